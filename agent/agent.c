@@ -32,9 +32,9 @@ struct agent {
     const struct agent_job *job;
     char host[256];
     struct node node;
-    uv_timer_t timer; /* timer of the loop that runs until node_deadline() */
-    int64_t timer_ms; /* deadline for which the timer runs (ms, monotonic clock); CR_FOREVER if it
-                       * is stopped */
+    uv_timer_t timer; /* libuv timer for the next node_tick(), which is due at node_deadline() */
+    /* time at which the timer expires (ms, monotonic clock); CR_FOREVER if the timer is stopped */
+    int64_t timer_ms;
 
     struct rendezvous_round round;     /* the current round; between two rounds, the last one */
     int rounds;                        /* number of rounds that this agent has begun */
@@ -54,7 +54,8 @@ struct agent {
     struct cr_error error;
     struct cr_buffer report;
     struct agent_result result;
-    int open_parts; /* while closing: number of parts (nursery, timer …) not closed yet */
+    int open_parts; /* while the agent closes: number of its parts (nursery, timer …) that are not
+                     * closed yet; else 0 */
     int failed_start;
     void (*on_done)(void *arg, const struct agent_result *result);
     void *arg;
@@ -92,7 +93,7 @@ static void arm_timer(struct agent *a) {
         (void) uv_timer_stop(&a->timer);
         return;
     }
-    uv_update_time(a->loop); /* the timer counts from the loop's time, which may be old */
+    uv_update_time(a->loop); /* a libuv timer counts from the loop's time, which may be old */
     (void) uv_timer_start(&a->timer, on_timer, (uint64_t) cr_time_left_ms(deadline_ms), 0);
 }
 
@@ -125,8 +126,8 @@ static void on_rendezvous_closed(void *arg) {
     on_part_closed(a);
 }
 
-/* The relay does not carry the log any more. Lines are written at once from now on, as far as that
- * takes no waiting, because a launcher that hosts other jobs may stay for long. */
+/* A closed relay no longer carries the log. From now on the log writes its lines to stderr itself,
+ * without waiting: a launcher that hosts other jobs may still run for a long time. */
 static void on_relay_closed(void *arg) {
     struct agent *a = arg;
     if (a->job->carries_log) {
@@ -141,9 +142,9 @@ static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data);
 static void close_parts(struct agent *a) {
     a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
                     (a->watchdog != NULL) + (a->channels != NULL);
-    /* The nursery is closed first. This kills its warden without waiting for its death. The warden
-     * dies while the store's thread is being stopped, so the wait for its death, at the end, is
-     * short. */
+    /* The nursery is closed first: nursery_close() kills the warden without waiting for its death.
+     * The warden dies while the store's thread is being stopped, so the wait for its death, at the
+     * end, is short. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_rendezvous_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
@@ -152,8 +153,8 @@ static void close_parts(struct agent *a) {
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
 }
 
-/* Call this when the console has taken the workers' last output. It ends with on_done, which prints
- * the verdict below that output. */
+/* Runs when the console has taken the workers' last output. When all parts are closed, on_done
+ * runs, which prints the verdict below that output. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
 /* ---- the node's actions on processes ---- */
@@ -200,8 +201,8 @@ static void do_signal(void *arg, uint32_t worker, int signum) {
     worker_signal(a->processes[worker], signum);
 }
 
-/* Kills a hung worker. It does not use worker_signal(), which would record the signal as sent by
- * crun: the verdict would then list the worker as a victim, although it failed by hanging. */
+/* Kills a hung worker. worker_signal() is not used here, because it would record the signal as sent
+ * by crun. The verdict would then list the worker as a victim, although it failed by hanging. */
 static void do_kill_hung(void *arg, uint32_t worker) {
     struct agent *a = arg;
     (void) kill(-worker_pid(a->processes[worker]), SIGKILL);
@@ -236,9 +237,9 @@ static void do_join(void *arg) {
     rendezvous_join(a->rendezvous);
 }
 
-/* Logs the first failure of a round as soon as it is known. The report, which comes when all
- * workers have ended, may take as long as their grace. If no other worker is left, the report comes
- * at once and this line is only an info. */
+/* Logs the first failure of a round as soon as it is known. The failure report comes only when all
+ * workers have ended, which may take as long as their grace. If no other worker runs, the report
+ * comes at once, so this line is only an info. */
 static void report_at_once(struct agent *a) {
     struct cr_buffer line = {0};
     case_file_write_first_word(&a->case_file, &line);
@@ -297,8 +298,8 @@ static const enum agent_outcome outcomes[] = {
     [GROUP_LEFT] = AGENT_LEFT,
 };
 
-/* Call this when workers failed but the job ends for another reason. It logs a warning about the
- * failure. */
+/* Logs a warning about the failure. Call this if workers failed, but the job ends for another
+ * reason. */
 static void warn_of_failure(struct agent *a) {
     struct cr_buffer line = {0};
     case_file_write_line(&a->case_file, &line);
@@ -380,8 +381,9 @@ static void on_empty(void *arg) {
     arm_timer(a);
 }
 
-/* Reports a process that SIGKILL does not end. The node cannot go on before the process is dead,
- * because it may hold the GPU, the port or the files that the next attempt needs. */
+/* Logs a warning about a process that SIGKILL does not end. The node cannot go on before the
+ * process is dead, because the process may hold the GPU, the port or the files that the next
+ * attempt needs. */
 static void on_stuck(void *arg, const struct worker_process *w, const struct nursery_stuck *how) {
     struct agent *a = arg;
     char who[64] = "a process that a worker has started", where[128] = "";
@@ -402,8 +404,8 @@ static void on_stuck(void *arg, const struct worker_process *w, const struct nur
 static const struct nursery_events nursery_events = {
     .on_exit = on_exit_of, .on_empty = on_empty, .on_stuck = on_stuck};
 
-/* Records that a worker's timer has expired. The worker has set the timer itself, so its death
- * counts as its own failure. */
+/* Records that a worker's timer has expired. The worker set the timer itself, so its death counts
+ * as its own failure. */
 static void on_timer_expired(void *arg, pid_t pid) {
     struct agent *a = arg;
     for (uint32_t i = 0; i < worker_count(a); i++) {
@@ -414,8 +416,8 @@ static void on_timer_expired(void *arg, pid_t pid) {
 
 /* ---- events of the rendezvous, passed to the node ---- */
 
-/* Logs a warning if the round is a restart, with this node's first failure. If no worker failed on
- * this node, the warning says that a worker failed on another node. */
+/* If the round is a restart, logs a warning with the first failure on this node. If no worker
+ * failed on this node, the warning says that a worker failed on another node. */
 static void warn_of_restart(struct agent *a, const struct rendezvous_round *round) {
     struct cr_buffer line = {0};
     if (round->restart_count == a->round.restart_count) return;
@@ -520,7 +522,7 @@ static void warn_of_haste(const struct agent *a) {
 }
 
 void agent_signal(struct agent *a, int signum) {
-    if (a->open_parts > 0) { /* the agent is closing already, and the relay may be freed */
+    if (a->open_parts > 0) { /* the agent is closing; the relay may be freed already */
         if (a->rendezvous != NULL) rendezvous_hasten_close(a->rendezvous);
         return;
     }
@@ -558,8 +560,8 @@ void agent_free(struct agent *a) {
     free(a);
 }
 
-/* Returns a hash (FNV-1a) of the program's name without its folder, and of its arguments, each with
- * its NUL. It is never 0. */
+/* Returns a hash (FNV-1a) of the program's name without its folder, and of the arguments, each with
+ * its NUL. The hash is never 0. */
 static uint64_t digest_of(const struct agent_job *job) {
     uint64_t hash = UINT64_C(14695981039346656037);
     const char *slash = strrchr(job->argv[0], '/');

@@ -1,9 +1,9 @@
 /* The agent supervises one node's worker group: it starts the workers, watches them, writes their
  * logs, restarts and stops them, and reports how they ended.
  *
- * It has no command line and no state that the process shares: a front end fills in a `struct
- * agent_job`, runs the loop and gets a result. The agent behaves like torchrun's (docs/usage.md
- * lists the differences). */
+ * The agent reads no command line: a front end, such as the launcher, fills in a struct agent_job,
+ * calls agent_start(), runs the loop, and gets the result in on_done. The agent behaves like
+ * torchrun's (docs/usage.md lists the differences). */
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
 
@@ -19,8 +19,8 @@ enum agent_outcome {
     AGENT_SUCCEEDED,
     AGENT_FAILED,   /* workers failed and the budget is spent; `report` is the failure report */
     AGENT_SIGNALED, /* agent_signal() has ended the job on this node */
-    /* this node has left because of agent_notice(), and the job may go on without it; `error` has
-     * the reason */
+    /* this node has left the job because of agent_notice(), and the job may go on without it;
+     * `error` has the reason */
     AGENT_LEFT,
     AGENT_ERROR, /* the agent could not go on; `error` has the reason */
 };
@@ -56,10 +56,10 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
                 void (*on_done)(void *arg, const struct agent_result *result), void *arg,
                 struct agent **out, struct cr_error *err);
 
-/* Call this when the launcher has received a signal that ends it. The workers get the same signal,
- * and SIGKILL after shutdown_timeout_ms. A call that comes a second or more after the first sends
- * them SIGTERM, and SIGKILL after 5 s at most; the next call kills them at once. Output that the
- * console has not taken by then is discarded. */
+/* Call this when the launcher has received a signal that ends it. After the first call, the workers
+ * get the same signal, and SIGKILL after shutdown_timeout_ms. After a call that comes a second or
+ * more later, they get SIGTERM, and SIGKILL after 5 s at most. The next call kills them at once.
+ * These later calls also discard the output that the console has not taken yet. */
 void agent_signal(struct agent *agent, int signum);
 
 /* Call this when this node has to leave the job within left_ms (`kind`: LEAVE, PREEMPTION or

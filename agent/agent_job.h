@@ -12,13 +12,14 @@
 
 enum agent_stream { AGENT_STREAM_NONE = 0, AGENT_STREAM_OUT = 1, AGENT_STREAM_ERR = 2 };
 
-/* What happens, after all workers have ended well, to processes that they have started and that
- * still live: those that have left their worker's Unix session live on, and the others are ended;
- * or all are ended; or all live on. */
+/* What happens to processes that workers have started and that still live when all workers have
+ * ended well. DETACHED: those that have left the Unix session of their worker live on, the others
+ * are ended. END: all are ended. KEEP: all live on. */
 enum agent_leftovers { AGENT_LEFTOVERS_DETACHED, AGENT_LEFTOVERS_END, AGENT_LEFTOVERS_KEEP };
 
-/* The variables that make only some devices visible. With a virtual local rank, a worker gets one
- * entry of each: of CUDA_VISIBLE_DEVICES always, of the others if the launcher has them. */
+/* The environment variables that make only some devices visible to a program. If workers have
+ * virtual local ranks, each worker gets one entry of CUDA_VISIBLE_DEVICES, and one entry of each
+ * other variable that is not empty in the launcher's environment. */
 enum agent_visible {
     AGENT_VISIBLE_CUDA, AGENT_VISIBLE_HIP, AGENT_VISIBLE_INTEL, AGENT_VISIBLE_ASCEND,
     AGENT_VISIBLE_COUNT
@@ -29,7 +30,8 @@ enum agent_visible {
             "ASCEND_RT_VISIBLE_DEVICES"                                                            \
     }
 
-/* The job description. The caller keeps it and all that it points to until on_done (agent.h). */
+/* The job description. The caller must keep it, and all that it points to, until on_done runs
+ * (agent.h). */
 struct agent_job {
     struct rendezvous_options rendezvous;
 
@@ -42,19 +44,22 @@ struct agent_job {
 
     /* ---- GPU, CPUs and threads ---- */
     int virtual_local_rank;
-    const struct cr_cpu_mask *cpus; /* [number of workers], by local rank: CPUs of the worker, an
-                                     * empty mask if it is not bound; NULL if no worker is bound */
-    /* 1: the workers get OMP_NUM_THREADS=1. As in torchrun, this is so if a node has more than one
-     * worker and the launcher's environment does not have the variable. */
+    /* [number of workers], by local rank: the CPUs to which the worker is bound; an empty mask if
+     * the worker is not bound. NULL if no worker is bound. */
+    const struct cr_cpu_mask *cpus;
+    /* 1 if the workers get OMP_NUM_THREADS=1. As in torchrun, that is so if a node has more than
+     * one worker and the launcher's environment does not have the variable. */
     int set_omp_num_threads;
 
     /* ---- logs: a mask has AGENT_STREAM_ bits; an array of masks has one per local rank ---- */
-    const char *log_dir; /* folder for logs; NULL: a new folder in the temp directory; "/dev/null":
-                          * no logs */
-    uint64_t log_max_size; /* limit of each log file of a worker in bytes; 0 = none */
+    const char *log_dir; /* folder for logs; NULL for a new folder in the temp directory;
+                          * "/dev/null" for no logs */
+    uint64_t log_max_size; /* most bytes of each log file of a worker; 0 if there is no limit */
     const uint8_t *redirects, *tee;
-    const uint8_t *console; /* by local rank: 0 hides the output of the rank; NULL: all are shown */
-    /* template for the prefix of lines; NULL or "": "[${role_name}${local_rank}]:" */
+    const uint8_t *console; /* by local rank: 0 if the output of the worker is not shown; NULL if
+                             * the output of all workers is shown */
+    /* template for the prefix of each line of a teed stream on the console; if it is NULL or "",
+     * crun uses "[${role_name}${local_rank}]:" */
     const char *log_line_prefix_template;
     char *const *duplicate_stdout_filters, *const *duplicate_stderr_filters; /* NULL-terminated */
 
@@ -70,14 +75,14 @@ struct agent_job {
     /* path of a file that lists the workers that failed, for the program that started crun
      * (CRUN_FAILURES_FILE), or NULL */
     const char *failures_file;
-    const char *timer_file;     /* path of the timer watchdog's pipe; NULL: no watchdog */
-    int64_t step_timeout_ms;    /* longest time in ms from one step to the next (--step-timeout); 0:
-                                 * no limit */
-    int console_events;         /* 1: write torchrun's events (--event-log-handler=console) */
+    const char *timer_file; /* path of the timer watchdog's pipe; NULL if there is no watchdog */
+    int64_t step_timeout_ms;    /* longest time in ms from one step of a worker to its next
+                                 * (--step-timeout); 0 if there is no limit */
+    int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
-    /* 1: the launcher's own log (base/log.h) goes through the output relay, so that a full stderr
-     * never blocks the loop. The front end sets this, because its main must then call
-     * cr_log_flush() at the end. */
+    /* 1 if the launcher's own log (base/log.h) goes through the output relay, so that a full stderr
+     * never blocks the loop. Only a front end whose main calls cr_log_flush() at the end may set
+     * this. */
     int carries_log;
 };
 

@@ -16,7 +16,7 @@ static uint32_t worker_count(const struct attempt *a) {
 
 /* ---- starting workers ---- */
 
-/* The arguments of worker_spawn_all(). It also owns the memory that they point to, until all
+/* The arguments of worker_spawn_all(), and the memory to which they point. Both are kept until all
  * workers are started. */
 struct launch {
     const struct attempt *attempt;
@@ -119,8 +119,8 @@ static int launch_workers(const struct attempt *a, const bool *starts, uint32_t 
 
 /* ---- attempt_start() ---- */
 
-/* Begins the attempt's log folder, if a worker is started. Parked workers go on with their files in
- * the folders of earlier attempts. */
+/* If a worker is to be started (`count` is not 0), begins the attempt's log folder. Parked workers
+ * go on with their files in the folders of earlier attempts. */
 static int begin_logs(const struct attempt *a, const bool *starts, uint32_t count,
                       struct cr_error *err) {
     int rc = 0;

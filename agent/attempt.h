@@ -27,13 +27,13 @@ struct attempt {
     struct worker_process **processes;
 };
 
-/* Starts each worker i for which starts[i] is true. The other workers are parked, and their logs go
- * on. Sets starts[i] to false for each worker that could not be started. Returns 0; or a negative
- * errno, and sets err to a text that says what failed. */
+/* Starts each worker i for which starts[i] is true. The other workers are parked, and go on with
+ * their log files. Sets starts[i] to false for each worker that could not be started. Returns 0; or
+ * a negative errno, and sets err to a text that says what failed. */
 int attempt_start(const struct attempt *a, bool *starts, struct cr_error *err);
 
-/* Sends a parked worker its ranks in the new round. Returns 0; or a negative errno if the worker's
- * channel is broken, so that the worker does not learn of the round. */
+/* Sends a parked worker its ranks in the new round. Returns 0; or a negative errno if its channel
+ * is broken, so that the worker does not learn of the round. */
 int attempt_hand_over(const struct attempt *a, uint32_t local_rank);
 
 #endif

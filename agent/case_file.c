@@ -1,5 +1,5 @@
-/* Records facts about the workers' ends, and gathers the evidence for a verdict. To gather, it
- * reads files, so it does that only when a line or a report is to be written. */
+/* Records facts about the workers' ends, and gathers the evidence for a verdict. Gathering reads
+ * files, so it is done only when a line or a report is to be written. */
 #include "agent/case_file.h"
 
 #include "agent/report/report.h"
@@ -78,8 +78,8 @@ static const char *names_of_logs(const struct agent_job *job, uint32_t local_ran
     return names[mask & 3];
 }
 
-/* Returns ENOSPC if nothing can be written to the log folder because its file system is full, else
- * 0. A worker that writes its log files itself can report this error nowhere. */
+/* Returns ENOSPC if the file system of the log folder is full, else 0. A worker whose stderr is
+ * redirected into that folder has no place to report this error, so the agent looks for it. */
 static int folder_error(const struct log_dir *logs) {
     struct statvfs fs;
     if (logs->path[0] == '\0' || statvfs(logs->path, &fs) < 0) return 0;
@@ -119,7 +119,7 @@ static uint64_t oom_kills_since(uint64_t before) {
     return now > before ? now - before : 0;
 }
 
-/* Gathers the evidence. If memory is short, it gathers none, as if all workers had ended well. */
+/* Gathers the evidence. If memory is short, *g has no worker, as if all workers had ended well. */
 static void gather(const struct case_file *c, struct gathered *g) {
     uint32_t workers = c->job->rendezvous.local_world_size, count = 0;
     for (uint32_t i = 0; i < workers; i++) count += did_not_end_well(&c->workers[i]) ? 1 : 0;
@@ -156,8 +156,8 @@ static const struct verdict_worker *first_failure(const struct gathered *g) {
 
 /* ---- writing the report ---- */
 
-/* Copies the error record of the worker that failed first to crun's own error file, if crun's
- * parent has set a path for that. */
+/* If crun's parent has set a path for crun's own error file, copies the error record of the worker
+ * that failed first to that path. */
 static void copy_error_file(const struct case_file *c, const struct gathered *g) {
     const struct verdict_worker *first = first_failure(g);
     const char *path = c->job->own_error_file;
@@ -170,8 +170,9 @@ static void copy_error_file(const struct case_file *c, const struct gathered *g)
     cr_buffer_done(&line);
 }
 
-/* Lists the workers that failed of themselves in the job's failures_file, if it has one: one line
- * "<rank> <local rank> <pid> <exit code> <error file>" for each, the first failure first. */
+/* If the job has a failures_file, writes the list of failed workers to it: one line "<rank> <local
+ * rank> <pid> <exit code> <error file>" for each, the first failure first. Victims are left out,
+ * unless one of them failed first. */
 static void list_failures(const struct case_file *c, const struct gathered *g) {
     if (c->job->failures_file == NULL) return;
     size_t first = verdict_first(g->workers, g->verdict.count);

@@ -19,8 +19,9 @@ struct case_worker {
     /* time at which the worker was started, or got its ranks in a later round; wall clock, in ns
      * since 1970 */
     int64_t started_ns;
-    bool timer_expired; /* true if a timer that the worker had set has expired (watchdog.h), which
-                         * ended the worker */
+    /* true if the watchdog (watchdog.h) ended the worker, because a timer that the worker had set
+     * had expired */
+    bool timer_expired;
     /* if the worker was killed as hung: the time in ms for which it had made no step; else 0 */
     int64_t hung_ms;
     uint64_t hung_step; /* the last step that the worker made; valid if hung_ms > 0 */
@@ -32,10 +33,12 @@ struct case_file {
     const struct log_dir *logs;
     struct log_relay *relay;
     struct case_worker *workers; /* [number of workers], by local rank */
-    /* fields of the current round's struct rendezvous_round */
+    /* first_rank, restart_count and max_restarts of the current round */
     uint32_t first_rank, restarts, max_restarts;
-    uint64_t oom_kills;            /* count of kills in the memory cgroup when the round began */
-    /* text about the worker that gave up the round although no worker had failed; "" if none has */
+    uint64_t oom_kills;            /* out-of-memory kills that the memory cgroup had counted when
+                                    * the round began */
+    /* text about the worker that parked without a reason, although no worker had failed; "" if
+     * there is no such worker */
     char broken[512];
 };
 
@@ -43,11 +46,11 @@ struct case_file {
  * -ENOMEM. */
 int case_file_init(struct case_file *c, const struct agent_job *job, const char *host,
                    const struct log_dir *logs);
-/* frees what the case file owns; the case file may also be all zeros */
+/* Frees what the case file owns; the case file may also be all zeros. */
 void case_file_done(struct case_file *c);
 
 /* Call case_file_begin_round() when a round begins, and case_file_begin_worker() for each worker
- * that is started in it. The latter clears the worker's record. */
+ * that is started in that round. case_file_begin_worker() clears the worker's record. */
 void case_file_begin_round(struct case_file *c, const struct rendezvous_round *round);
 void case_file_begin_worker(struct case_file *c, uint32_t local_rank);
 
@@ -59,18 +62,18 @@ void case_file_add_broken(struct case_file *c, uint32_t local_rank);
  * memory is short. */
 void case_file_write_line(const struct case_file *c, struct cr_buffer *out);
 
-/* Appends the first word about a failure, for the time when other workers still run: the line of
- * case_file_write_line(), and what the worker said last. Ends in a NUL. */
+/* Appends the line of case_file_write_line() with the worker's message or last line of output, and
+ * a NUL. The agent logs this text at once, while other workers still run. Appends nothing if no
+ * worker failed or memory is short. */
 void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
 
-/* Appends the first word about a failure, for the time when other workers still run: the line of
- * case_file_write_line(), and what the worker said last. It ends in a NUL. */
 void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
 
 /* Writes the failure report to `out` and returns it as a string, which is valid until `out`
- * changes. Also copies the error file of the worker that failed first to the job's own_error_file.
- * `failures` is the number of this node's workers that failed in this round; `reason` is the
- * rendezvous's text about a failure on another node. */
+ * changes. If the report has a verdict, also copies the error file of the worker that failed first
+ * to the job's own_error_file, and writes the job's failures_file. `failures` is the number of this
+ * node's workers that failed in this round; `reason` is the rendezvous's text about a failure on
+ * another node. */
 const char *case_file_write_report(const struct case_file *c, uint32_t failures,
                                    const struct cr_error *reason, struct cr_buffer *out);
 

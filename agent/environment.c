@@ -1,6 +1,6 @@
-/* Builds the environment and the arguments of workers. The variables are listed in tables
- * (X-macros). From each table two things are made: the writing of the variables, and the removal of
- * inherited variables with these names. */
+/* Builds the environment and the arguments of workers. The variables that crun sets are listed in
+ * tables; some of the tables are X-macros. The tables are used to write the variables, and to leave
+ * out the launcher's variables that they replace. */
 #include "agent/environment.h"
 
 #include "base/template.h"
@@ -124,8 +124,8 @@ static size_t own_count(const struct environment *e) {
     return count;
 }
 
-/* Decides of which lists of devices each worker gets one entry. As in torchrun, the entry of
- * HIP_VISIBLE_DEVICES, if that is set, is also that of CUDA_VISIBLE_DEVICES. */
+/* Decides for which variables each worker gets one entry of the launcher's list. As in torchrun, if
+ * HIP_VISIBLE_DEVICES is set, its list is also used for CUDA_VISIBLE_DEVICES. */
 static void choose_visible(struct environment *e, char *const *inherited) {
     if (!e->job->virtual_local_rank) return;
     for (size_t i = 0; i < AGENT_VISIBLE_COUNT; i++) {

@@ -16,13 +16,13 @@
 struct environment {
     const struct agent_job *job;
     const struct rendezvous_round *round;
-    /* by enum agent_visible: whether each worker gets only one entry of this list, and the list in
-     * the launcher's environment, or NULL */
+    /* narrows: by enum agent_visible: true if each worker gets only one entry of this variable;
+     * visible: the value of the variable in the launcher's environment, or NULL */
     bool narrows[AGENT_VISIBLE_COUNT];
     const char *visible[AGENT_VISIBLE_COUNT];
     struct cr_buffer shared; /* variables that all workers share, each ended by a NUL */
-    size_t env_count, argc;  /* number of entries of envp and of argv, not counting the NULL at the
-                              * end */
+    size_t env_count, argc;  /* number of entries of envp, and of argv; the NULL at the end is not
+                              * counted */
     /* pointers to variables: first the worker's own, then the shared ones, then the inherited
      * ones */
     char **envp;
@@ -37,15 +37,17 @@ int environment_init(struct environment *e, char *const *inherited, const struct
                      const struct rendezvous_round *round);
 void environment_done(struct environment *e);
 
-/* Copies `from`, so that another worker's own variables can be written into the copy. The copy
- * points to the shared variables of `from`, so `from` must live longer. Returns 0 or -ENOMEM. */
+/* Makes *out a copy of `from`, into which the own variables of another worker can be written. The
+ * copy points to the shared variables of `from`, so it is valid only until environment_done() of
+ * `from`. Returns 0 or -ENOMEM. */
 int environment_copy(const struct environment *from, struct environment *out);
 
-/* Two functions that write the environment and the arguments of the worker `local_rank`. The result
- * is valid until the next call of the same function with the same `e`. `error_file` is the path of
- * the worker's error file, or ""; `channel` is the variable CRUN_AGENT=… (worker_channel.h). Return
- * 0; or a negative errno, and set err: -ENOMEM, or -EINVAL if CUDA_VISIBLE_DEVICES has no entry for
- * a worker with a virtual local rank. */
+/* Two functions that make the environment and the arguments of the worker `local_rank`, and set
+ * *envp or *argv to them. The result is valid until the next call of the same function with the
+ * same `e`. `error_file` is the path of the worker's error file, or ""; `channel` is the variable
+ * CRUN_AGENT=… (worker_channel.h). Both return 0; or a negative errno, and set err: -ENOMEM, or
+ * -EINVAL if a list such as CUDA_VISIBLE_DEVICES has no entry for a worker with a virtual local
+ * rank. */
 int environment_for(struct environment *e, uint32_t local_rank, const char *error_file,
                     const char *channel, char *const **envp, struct cr_error *err);
 int environment_arguments(struct environment *e, uint32_t local_rank, char *const **argv,

@@ -38,8 +38,8 @@ struct channel {
                           * none */
     int dump_signal;
     struct channel_page *page; /* the worker's page; NULL until HELLO has come */
-    /* start of the step timeout in ns (monotonic clock), if the worker has made no later step.
-     * INT64_MAX if the timeout does not run, because the worker is parked. */
+    /* time (ns, monotonic clock) from which the step timeout runs if the worker has made no step
+     * since. INT64_MAX if no step timeout runs, because the worker is parked. */
     int64_t limit_since_ns;
     int64_t overdue_for_ns; /* due time (ns, monotonic clock) of the step that on_hung has reported
                              * as overdue; 0 if none */
@@ -51,7 +51,8 @@ LIST_HEAD(channel_list, channel);
 struct slot {
     char token[CHANNEL_TOKEN_MAX]; /* the worker's token; "" if no worker has been started */
     struct channel *channel;
-    uint64_t stopped_for; /* value of stopped_for in the page when its channel was closed */
+    /* value of stopped_for in the page when the worker's last channel was closed */
+    uint64_t stopped_for;
 };
 
 struct worker_channels {
@@ -90,8 +91,8 @@ static void on_channel_closed(uv_handle_t *handle) {
     free_if_closed(l);
 }
 
-/* Closes a channel. Its local rank can have a new channel at once. The memory is freed when the
- * loop has closed the handle. */
+/* Closes a channel. Another channel can be opened for its local rank at once. The memory of the
+ * closed channel is freed when the loop has closed its handle. */
 static void cut_off(struct channel *k) {
     struct worker_channels *l = k->owner;
     if (k->local_rank == NO_RANK) {
@@ -150,7 +151,7 @@ static int64_t limit_of(const struct channel *k) {
 static int64_t due_ns(const struct channel *k) {
     int64_t limit = limit_of(k), last = atomic_load(&k->page->stepped_ns), now = cr_monotonic_ns();
     if (limit <= 0 || k->limit_since_ns == INT64_MAX) return INT64_MAX;
-    /* the worker has stopped for a change and is saving, so it need not make a step */
+    /* the worker has stopped for a change and saves, so it is not expected to make a step */
     if (atomic_load(&k->page->stopped_for) != 0) return INT64_MAX;
     if (last < k->limit_since_ns || last > now) last = k->limit_since_ns;
     return last + limit * CR_NS_PER_MS;
@@ -158,8 +159,8 @@ static int64_t due_ns(const struct channel *k) {
 
 static void on_limit(uv_timer_t *timer);
 
-/* Starts the timer for the earliest time at which a step may be overdue; stops it if there is
- * none. */
+/* Starts the timer for the earliest time at which a step may be overdue. Stops the timer if no step
+ * can become overdue. */
 static void arm_limit(struct worker_channels *l) {
     int64_t first = INT64_MAX, now = cr_monotonic_ns();
     for (uint32_t i = 0; i < l->slot_count; i++) {
@@ -216,8 +217,8 @@ static int make_page(struct channel_page **out) {
     return fd;
 }
 
-/* Opens a pidfd of the process that has connected, for the dump signal. A signal by pid could hit
- * another process, which has got the pid later. */
+/* Opens a pidfd of the process that has connected, for the dump signal. A signal that is sent by
+ * pid could hit another process that has got the same pid later. */
 static void find_process(struct channel *k, int dump_signal) {
     struct ucred peer;
     socklen_t len = sizeof(peer);

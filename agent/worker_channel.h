@@ -26,14 +26,14 @@ struct worker_channel_events {
     void (*on_rejoin)(void *arg, uint32_t local_rank);
     void (*on_dumped)(void *arg, uint32_t local_rank, uint64_t dump_id, const char *path);
     /* Runs when the worker has made no step for `ms`, its step timeout. `step` is the number of
-     * steps that it has made. It runs once per hang, and again only if the worker makes another
-     * step and hangs again. */
+     * steps that the worker has made. This runs once per hang; for it to run again, the worker must
+     * make another step and hang again. */
     void (*on_hung)(void *arg, uint32_t local_rank, uint64_t step, int64_t ms);
 };
 
-/* Opens the listening socket. limit_ms is the step timeout of workers that set none themselves; 0:
- * none. Copies `events`. Returns 0; or a negative errno, and sets err to a text that says what
- * failed. */
+/* Opens the listening socket. limit_ms is the step timeout of workers that set none themselves; 0
+ * if these have no step timeout. Copies `events`. Returns 0; or a negative errno, and sets err to a
+ * text that says what failed. */
 int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
                          const struct worker_channel_events *events, void *arg,
                          struct worker_channels **out, struct cr_error *err);
@@ -44,28 +44,30 @@ int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
 int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
                             char variable[WORKER_CHANNEL_VARIABLE_MAX]);
 
-/* Reads a worker's progress from its page. If the worker has no channel, or no longer has one, all
- * fields are 0 except stopped_for, which keeps its last value. The channel of a worker that exits
- * is usually closed before its exit is reported, and the node must still know whether the worker
- * ended because of a change. */
+/* Reads a worker's progress from its page. If the worker has no channel, or its channel is closed,
+ * all fields are 0 except stopped_for, which keeps its last value. Reason: the channel of a worker
+ * that exits is usually closed before its exit is reported, and the node must then still know
+ * whether the worker ended because of a change. */
 void worker_channels_read_page(const struct worker_channels *l, uint32_t local_rank,
                                struct worker_progress *out);
 
-/* Sends a packet to a worker and increments the bell in its page. Returns 0, -ENOTCONN, or another
- * negative errno, after which the channel is closed. */
+/* Sends a packet to a worker and increments the bell in its page. Returns 0; -ENOTCONN if the
+ * worker has no channel; or another negative errno if sending failed, after which the channel is
+ * closed. */
 int worker_channels_send(struct worker_channels *l, uint32_t local_rank,
                          const struct channel_packet *packet);
 
-/* Sends the worker its dump signal, which requests its flight record; on_dumped runs if the worker
- * answers. Returns 0, -ENOTSUP (the worker has no handler for the signal), -ENOTCONN or -ESRCH. */
+/* Sends the worker its dump signal, which requests its flight record. If the worker answers,
+ * on_dumped runs. Returns 0; -ENOTCONN if the worker has no channel; -ENOTSUP if it has no handler
+ * for the signal; or another negative errno if the signal cannot be sent, such as -ESRCH. */
 int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uint64_t dump_id);
 
 /* Prepares a worker's page for a new round: sets its number of steps to 0, and starts its step
  * timeout. */
 void worker_channels_begin_round(struct worker_channels *l, uint32_t local_rank);
 
-/* Closes all channels. When the loop has closed their handles, it frees the object and calls
- * on_close. */
+/* Closes all channels. When the loop has closed all handles, the object is freed, and on_close runs
+ * unless it is NULL. */
 void worker_channels_close(struct worker_channels *l, void (*on_close)(void *arg));
 
 #endif

@@ -9,7 +9,7 @@
  * The worker connects and sends HELLO. The agent answers WELCOME, which carries the descriptor of
  * the page, and both sides map the page. From here on a step of the worker costs no system call:
  * the worker writes its progress into the page, and the agent increments a counter in the page, the
- * bell, after each packet that the agent sends. A packet is one struct channel_packet, always of
+ * bell, after each packet that it sends. A packet is one struct channel_packet, always of
  * full size; a side that receives anything else closes the connection. A worker without a channel
  * is stopped by signals only.
  *
@@ -20,8 +20,8 @@
  *   worker, in crunrt_step():     writes `step`, then reads the bell
  *
  * The accesses are sequentially consistent. So if the agent does not see the worker's newest step,
- * the worker sees the bell in that step, and waits in it. Thus a worker has made at most one step
- * more than the agent has read. Example: the agent reads 7 while the worker is about to
+ * the worker sees the new bell in that step, and waits in that step. Thus a worker has made at most
+ * one step more than the agent has read. Example: the agent reads 7 while the worker is about to
  * write 8. The worker writes 8, sees the bell, and waits in step 8. The coordinator takes the
  * largest step that any agent read and adds one: the agreed step is at least 8, which no worker has
  * passed. STOP_AT carries the agreed step to the workers. A worker that has made the agreed step
@@ -36,9 +36,9 @@
 
 #define CHANNEL_VARIABLE    "CRUN_AGENT"
 #define CHANNEL_VERSION     1
-/* size of the address in bytes; the first NUL is not counted, the last NUL is */
+/* most bytes of the address; the NUL with which it begins is not counted, the NUL at the end is */
 #define CHANNEL_ADDRESS_MAX 64
-#define CHANNEL_TOKEN_MAX   33 /* 16 random bytes in hexadecimal, and a NUL */
+#define CHANNEL_TOKEN_MAX   33 /* bytes of a token: 32 hexadecimal digits and a NUL */
 #define CHANNEL_TEXT_MAX    256
 #define CHANNEL_PAGE_SIZE   4096
 
@@ -47,12 +47,12 @@ enum channel_type {
     CHANNEL_HELLO = 1,  /* the first packet; uses `hello` */
     CHANNEL_READY = 2,  /* the worker has saved for change `id`; the agent may stop its process */
     CHANNEL_REJOIN = 3, /* the worker is parked: it waits in its process for ROUND */
-    /* flight record `id` was written to the path in `text`, or could not be written if `text` is
-     * empty; sent from a signal handler */
+    /* flight record `id` was written to the path in `text`; or, if `text` is empty, could not be
+     * written. The worker sends this from a signal handler */
     CHANNEL_DUMPED = 4,
     CHANNEL_LIMIT = 5, /* the worker has changed limit_ms in its page */
     /* agent to worker */
-    CHANNEL_WELCOME = 65, /* answers HELLO; carries the page's descriptor (SCM_RIGHTS) */
+    CHANNEL_WELCOME = 65, /* answers HELLO; carries the descriptor of the page (SCM_RIGHTS) */
     CHANNEL_CHANGE = 66,  /* change `id` is announced; uses `change`, and `text` for the reason */
     CHANNEL_STOP_AT = 67, /* the agreed step of change `id` is known; uses `stop_at` */
     CHANNEL_OVER = 68,    /* the round is over without notice; `text` has the reason */
@@ -75,8 +75,8 @@ struct channel_packet {
     union {
         struct {
             uint32_t version; /* in HELLO, the CHANNEL_VERSION of the worker */
-            /* number of the signal whose handler writes the worker's flight record; 0: no such
-             * handler */
+            /* number of the signal whose handler writes the worker's flight record; 0 if the worker
+             * has no such handler */
             int32_t dump_signal;
             char token[CHANNEL_TOKEN_MAX];
         } hello;
@@ -115,27 +115,27 @@ enum channel_answer {
  * half like bytes from a network, because the other process may write any value there. */
 struct channel_page {
     /* ---- the worker's half ---- */
-    /* number of steps that the worker has made in this round. If it is 0 when a change is
+    /* number of steps that the worker has made in this round. If the number is 0 when a change is
      * announced, the agent does not freeze the worker, unless counts_from_start is 1. */
     _Atomic uint64_t step;
     _Atomic int64_t stepped_ns; /* time of the last step, in ns of the monotonic clock */
-    /* the step timeout that the worker has set for itself, in ms; 0: the job's --step-timeout
-     * counts */
+    /* the step timeout that the worker has set for itself, in ms; 0 if it has set none, so that the
+     * job's --step-timeout counts */
     _Atomic int64_t limit_ms;
-    /* time that the worker needs after the agreed step, in ms; only used with CHANNEL_NEEDS */
+    /* time that the worker needs after the agreed step, in ms; used if answer is CHANNEL_NEEDS */
     _Atomic int64_t needs_ms;
     /* when the worker can be stopped for a change, an enum channel_answer */
     _Atomic uint32_t answer;
     /* 1 if the worker can go on in its process when the round has ended; else 0 */
     _Atomic uint32_t can_rejoin;
-    _Atomic uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 = none */
+    _Atomic uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 if none */
     /* ---- the agent's half ---- */
     _Atomic uint32_t bell;    /* number of packets that the agent has sent */
     _Atomic uint64_t dump_id; /* id of the flight record that the dump signal requests */
-    /* 1 from OVER to ROUND: code of the worker that waits outside of a step reads it to stop
-     * waiting */
+    /* 1 from the packet OVER to the packet ROUND, else 0. Code of the worker that waits outside of
+     * a step reads this field, and stops waiting when it is 1. */
     _Atomic uint32_t over;
-    /* ---- fields of the worker's half that came later: at the end, so that no field moved ---- */
+    /* ---- the worker's half: fields added later, at the end so that no other field moved ---- */
     /* 1 if the agent freezes the worker for a change even before its first step */
     _Atomic uint32_t counts_from_start;
 };

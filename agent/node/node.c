@@ -130,7 +130,8 @@ static bool counts_steps(const struct worker_progress *p) {
 /* Freezes a worker: sends it the announcement of the change, and reads its step afterwards. A
  * worker that makes a step after this reading has seen the announcement and waits in that step, so
  * it makes at most one step more than is read here (contract/channel.h). Returns the step that was
- * read; or -1 if the worker takes no part in the change, so that it can be stopped at any time. */
+ * read. Returns -1 if the worker takes no part in the change; such a worker can be stopped at any
+ * time. */
 static int64_t freeze(struct node *n, struct node_worker *w, const struct channel_packet *p,
                       int64_t *needs_ms) {
     struct worker_progress progress;
@@ -147,9 +148,10 @@ static bool is_awaited(const struct node_worker *w) {
     return lives(w) && (w->part == PART_FROZEN || w->part == PART_AGREED);
 }
 
-/* Reports the node as ready if no worker still has to make the agreed step. */
+/* If no worker still has to make the agreed step, reports to the rendezvous that the node is
+ * ready. */
 static void report_if_ready(struct node *n) {
-    if (n->group.state != GROUP_RUNNING) return; /* a round that is ending needs no report */
+    if (n->group.state != GROUP_RUNNING) return; /* the round is already ending */
     if (!n->change.is_set || n->change.reported_ready) return;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         if (is_awaited(&n->workers[i])) return;
@@ -200,8 +202,8 @@ static bool keep_running_worker(struct node *n, struct node_worker *w) {
     return send_packet(n, w, &over) == 0;
 }
 
-/* Moves one worker to the state in which it is kept or stopped. A hung worker stays HUNG, because
- * its SIGKILL comes sooner than that of the others. */
+/* Moves one worker to the state in which it is kept or stopped. A hung worker stays HUNG: it is
+ * killed sooner than the others. */
 static void stop_worker(struct node *n, struct node_worker *w) {
     bool keeps = may_keep(n);
     switch (w->state) {
@@ -251,9 +253,9 @@ static void stop_workers(struct node *n, int64_t now_ms, int signum, int64_t gra
 
 /* Call this when the end of the job becomes known while workers are being stopped: there is no next
  * round for which the kept workers could be kept. They are stopped now and get the rest of the
- * grace. If no other process is left, the action stop() does that. Otherwise stop() would signal
- * the other processes once more; so each kept worker gets its own SIGTERM here, and node_tick()
- * kills it when the grace is over. */
+ * grace. If no other process is left, the action stop() stops them. Otherwise stop() would signal
+ * the other processes once more. So in that case each kept worker gets its own SIGTERM here, and
+ * node_tick() kills it when the grace is over. */
 static void stop_kept_workers(struct node *n, int64_t now_ms) {
     int64_t kill_at_ms = n->group.kill_at_ms;
     bool any = false;
@@ -282,7 +284,8 @@ static void hand_over(struct node *n, struct node_worker *w) {
 }
 
 /* Starts the round: parked workers go on in their processes, the other workers are started. Sets
- * *running to the number of workers that are alive. Returns false if that is not all of them. */
+ * *running to the number of workers that are alive. Returns true if all workers are alive and the
+ * action `start` did not fail. */
 static bool start_workers(struct node *n, uint32_t *running) {
     n->is_broken = n->is_killed = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {
@@ -342,8 +345,8 @@ static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uin
     step(n, &event);
 }
 
-/* Returns whether all workers that are left are parked and alive. It returns false if a parked
- * worker is dead but its exit is not reported yet, because that worker cannot be in the next
+/* Returns whether all workers that are left are parked and alive. For a parked worker that is dead,
+ * but whose exit is not reported yet, it returns false, because that worker cannot be in the next
  * round. */
 static bool only_parked_live(const struct node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
@@ -354,8 +357,8 @@ static bool only_parked_live(const struct node *n) {
     return true;
 }
 
-/* Call this when a worker has ended or parked, or when the processes are gone. If that completes
- * the stop, the node joins the next round, or leaves if it has given notice. */
+/* Call this when a worker has ended or parked, or when node_processes_gone() was called. If the
+ * stop is now complete, the node joins the next round, or leaves if it has given notice. */
 static void check_stop_complete(struct node *n, int64_t now_ms) {
     if (n->group.state != GROUP_STOPPING || !n->processes_gone || !only_parked_live(n)) return;
     forget_change(n);
@@ -431,8 +434,8 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t agreed
 
 /* ---- events: processes ---- */
 
-/* Whether a worker that died of this signal may have been ended together with its whole node, for
- * example by a shutdown, a batch system, or the OOM killer. */
+/* Returns whether the exit code is a signal by which a whole node may be ended, for example by a
+ * shutdown, a batch system or the OOM killer. */
 static bool ends_nodes(int exit_code) {
     return exit_code == -SIGTERM || exit_code == -SIGINT || exit_code == -SIGHUP ||
            exit_code == -SIGKILL;
@@ -473,8 +476,9 @@ void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t
     if (is_awaited(w) && change_id == n->change.id) worker_is_ready(n, w);
 }
 
-/* Call this when a worker wants to park. The node accepts it in a running round, and from a kept
- * worker while the round is being stopped. It ignores a worker that is being stopped. */
+/* Call this when a worker has called crunrt_rejoin(). A running worker and a kept worker become
+ * parked. The call has no effect on a worker in another state, such as one that is being
+ * stopped. */
 void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker) {
     struct node_worker *w = &n->workers[worker];
     if (w->state != WORKER_RUNNING && w->state != WORKER_KEPT) return;
@@ -513,8 +517,8 @@ void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_
     if (w->state == WORKER_HUNG) kill_hung(n, w);
 }
 
-/* Call this when a worker hangs. It requests the worker's flight record before the worker is
- * killed, because the record shows in which operation the worker hangs. */
+/* Call this when a worker hangs. The node requests the worker's flight record before it kills the
+ * worker, because the record shows in which operation the worker hangs. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step_made,
                       int64_t ms) {
     struct node_worker *w = &n->workers[worker];
@@ -569,8 +573,9 @@ static void leave_now(struct node *n, int64_t now_ms) {
     feed(n, now_ms, GROUP_EVENT_LEAVE, 0, CR_FOREVER);
 }
 
-/* Call this when NODE_PATIENCE_MS have passed since a worker parked, and no failure was reported on
- * any node: that worker has given up the round without a reason, which breaks the round. */
+/* Call this when NODE_PATIENCE_MS have passed since a worker parked without a reason, and no
+ * failure was reported on any node. The worker has given up the round, and so the round is
+ * broken. */
 static void break_round(struct node *n, int64_t now_ms) {
     n->patience_until_ms = CR_FOREVER;
     n->is_broken = n->group.state == GROUP_RUNNING;
@@ -584,8 +589,8 @@ static void say_not_parked(const struct node *n, const struct node_worker *w) {
 }
 
 /* Kills workers whose time is over: kept workers that have not parked, and workers that
- * stop_kept_workers() has signalled. It uses stop(), which also ends processes that they have
- * started. */
+ * stop_kept_workers() has signalled. Uses the action stop(), because it also ends the processes
+ * that these workers have started. */
 static void kill_late_workers(struct node *n, int64_t now_ms) {
     bool any = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {

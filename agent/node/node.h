@@ -1,9 +1,9 @@
 /* Decides everything about the workers of one node, as a function of (state, event, now). Pure: it
- * has no process, socket, clock or thread. agent.c turns what happens into the events below and
+ * uses no process, socket, clock or thread. agent.c turns what happens into the events below and
  * carries out the actions; the simulator (tests/sim) does so with simulated workers.
  *
- * Three kinds of state machines, each with a list of its states and of what limits the time in
- * each:
+ * There are three kinds of state machines. Each has a list of its states, which says for each state
+ * what limits the time that is spent in it:
  *   - the worker group as a whole (worker_group.h): joining, running, stopping …;
  *   - each worker (WORKER_STATES): whether it runs, hangs, is kept, is parked, is being stopped;
  *   - each worker's part in the announced change (PART_STATES).
@@ -16,11 +16,11 @@
  *      │                └───────────► STOPPING ──┐
  *      └──► HUNG ────────────────────────────────┴──► ABSENT (ended)
  *
- * A change with notice takes this course. The rendezvous announces it. The node freezes the workers
- * that count their steps, and reports the largest step that any of them has made. The rendezvous
- * answers with the agreed step. When every worker that takes part has made that step and is ready,
- * the node reports itself ready, and the rendezvous ends the round. contract/channel.h explains why
- * no worker makes more steps than agreed. */
+ * A change with notice takes this course. The rendezvous announces the change. The node freezes the
+ * workers that count their steps, and reports the largest step that any of them has made. The
+ * rendezvous answers with the agreed step. When each of these workers has made that step and is
+ * ready, the node reports that it is ready, and the rendezvous ends the round. contract/channel.h
+ * explains why no worker makes more steps than agreed. */
 #ifndef AGENT_NODE_NODE_H
 #define AGENT_NODE_NODE_H
 
@@ -32,9 +32,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Longest time in ms that a worker can be parked in a running round before the node counts the
- * round as broken. A worker parks when its process groups break; the report of the failure that
- * broke them may arrive at this node later. */
+/* If a worker parks in a running round without a reason (it has not stopped for a change), the node
+ * waits this long, in ms, before it counts the round as broken. A worker parks when its process
+ * groups break; the report of the failure that broke them may arrive at this node later. */
 #define NODE_PATIENCE_MS INT64_C(1000)
 /* Time in ms that a hung worker has to write its flight record before it is killed. */
 #define NODE_DUMP_MS INT64_C(1000)
@@ -70,38 +70,43 @@ enum part_state {
         PART_STATE_COUNT
 };
 
-/* The actions that the node requests from its caller. Strings and packets are valid only during the
- * call. An action must not call the node. `worker` is a local rank. */
+/* The actions that the node requests from its caller. Strings and packets are valid only until the
+ * action returns. An action must not call a function of this header. `worker` is a local rank. */
 struct node_actions {
     /* Starts each worker i for which starts[i] is true, and sets starts[i] to false for each worker
-     * that it could not start. Returns 0; or a negative number if the round cannot run, in which
-     * case starts[] may be unchanged. */
+     * that it could not start. Returns 0; or a negative number if the round cannot run. starts[] is
+     * set in both cases. */
     int (*start)(void *arg, bool *starts);
-    /* Sends a parked worker its ranks in the new round, and prepares its page. Returns 0, or a
-     * negative number if the worker cannot be reached. */
+    /* Sends a parked worker its ranks in the new round, and prepares its page. Returns 0; or a
+     * negative number if the worker does not get them, because its channel is broken. */
     int (*hand_over)(void *arg, uint32_t worker);
-    /* Sends `signum` to all processes of workers that are not kept, and SIGKILL after grace_ms
-     * (CR_FOREVER: never). The caller then calls node_processes_gone() when these processes are
-     * gone. A second call of stop() starts the grace again. */
+    /* Sends `signum` to all processes except kept workers, and after grace_ms SIGKILL to those that
+     * still live; no SIGKILL if grace_ms is CR_FOREVER. When all these processes are gone, the
+     * caller calls node_processes_gone(). If stop() is requested again before that, the new signal
+     * is sent, and the new grace replaces the old one. */
     void (*stop)(void *arg, int signum, int64_t grace_ms);
-    /* Sets whether stop() spares the worker. */
+    /* If `keep` is true, stop() spares the worker from now on. If `keep` is false, stop() ends the
+     * worker like the others. */
     void (*keep)(void *arg, uint32_t worker, bool keep);
-    /* Sends a signal to one worker. If the worker fails after it, the worker counts as a victim. */
+    /* Sends a signal to one worker. If the worker then ends with an error, it counts as a
+     * victim. */
     void (*signal)(void *arg, uint32_t worker, int signum);
-    /* Sends SIGKILL to a hung worker. Its end counts as its own failure. */
+    /* Sends SIGKILL to a hung worker. The worker counts as failed, not as a victim. */
     void (*kill_hung)(void *arg, uint32_t worker);
-    /* Returns whether the process is dead; node_worker_exited() may not have been called for it
-     * yet. */
+    /* Returns whether the process of the worker is dead. A process can be dead some time before
+     * node_worker_exited() is called for it. */
     bool (*is_dead)(void *arg, uint32_t worker);
 
-    /* The channel to a worker. send_packet and ask_dump return 0, or a negative number if the
-     * worker has no channel or the channel is broken. ask_dump requests the worker's flight
-     * record. */
+    /* The channel to a worker. send_packet sends it a packet; ask_dump requests its flight record.
+     * Both return 0, or a negative number if the worker has no channel, the channel is broken, or
+     * the worker cannot write flight records. read_page reads its progress; without a channel, all
+     * fields but stopped_for are 0. */
     int (*send_packet)(void *arg, uint32_t worker, const struct channel_packet *packet);
     int (*ask_dump)(void *arg, uint32_t worker, uint64_t dump_id);
     void (*read_page)(void *arg, uint32_t worker, struct worker_progress *out);
 
-    /* Calls of the rendezvous: the functions of the same names in rendezvous/rendezvous.h. */
+    /* Each of these actions calls the function rendezvous_…() with the same name, which
+     * rendezvous/rendezvous.h describes. */
     void (*join)(void *arg);
     void (*failed)(void *arg, uint64_t round, bool is_killed);
     void (*succeeded)(void *arg, uint64_t round);
@@ -117,7 +122,7 @@ struct node_actions {
 struct node_settings {
     uint32_t workers; /* number of workers of the node, at least 1 */
     int64_t stop_timeout_ms, shutdown_timeout_ms;
-    enum cr_log_level log_level; /* lines below this level are not formatted */
+    enum cr_log_level log_level; /* the action `log` gets no lines below this level */
 };
 
 struct node_worker {
@@ -144,7 +149,7 @@ struct node {
 
     uint64_t round; /* number of the current round; between two rounds, number of the last one */
     uint32_t first_rank; /* rank of the worker with local rank 0, in the round `round` */
-    /* true if node_processes_gone() was called after the last stop(): only kept workers are
+    /* true if node_processes_gone() was called after the last stop(), so that only kept workers are
      * alive */
     bool processes_gone;
     uint64_t dumps;      /* number of flight records requested so far; also the dump_id of the last
@@ -164,15 +169,15 @@ struct node {
     } notice;
 
     /* time (ms, monotonic clock) at which the round counts as broken; CR_FOREVER if no worker has
-     * parked without a reason */
+     * parked in this round without a reason (NODE_PATIENCE_MS) */
     int64_t patience_until_ms;
-    /* local rank of the first worker that parked without a reason; valid if patience_until_ms is
-     * not CR_FOREVER or is_broken is true */
+    /* local rank of the first worker that parked in this round without a reason; valid if
+     * patience_until_ms is not CR_FOREVER or is_broken is true */
     uint32_t gave_up;
-    /* the last worker that ended without a signal of this node died of a signal that also ends
-     * whole nodes (ends_nodes() in node.c) */
+    /* true if the last worker that ended with an error was killed by a signal that the node did not
+     * send, and that also ends whole nodes (ends_nodes() in node.c) */
     bool is_killed;
-    bool is_broken; /* patience_until_ms has passed: the round counts as broken by gave_up */
+    bool is_broken; /* true if patience_until_ms has passed: gave_up has broken the round */
 };
 
 /* Initialises a node. `actions` must stay valid as long as the node. Returns 0 or -ENOMEM. */
@@ -183,8 +188,8 @@ void node_done(struct node *n); /* frees what the node owns; the node may also b
 /* ---- events: the rendezvous ---- */
 
 void node_round(struct node *n, int64_t now_ms, const struct rendezvous_round *round);
-/* Call this when the rendezvous has ended the round. grace_max_ms is the longest grace that the
- * rendezvous allows, as in rendezvous.h. */
+/* Call this when the rendezvous has ended the round. grace_max_ms is the longest grace in ms that
+ * the rendezvous allows; CR_FOREVER if only the stop timeout limits the grace. */
 void node_stop(struct node *n, int64_t now_ms, int64_t grace_max_ms);
 void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome);
 void node_change(struct node *n, int64_t now_ms, const struct rendezvous_change *change);
@@ -192,11 +197,11 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t step, 
 
 /* ---- events: processes ---- */
 
-/* Call this when a worker's process has ended. `signal_sent` is the last signal that stop() or
- * signal() sent to it before it died, or 0. */
+/* Call this when a worker's process has ended. `signal_sent` is the last signal that the actions
+ * stop() and signal() sent to it before its end, or 0 if they sent none. */
 void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exit_code,
                         int signal_sent);
-/* Call this after the action stop() when all processes but kept workers are gone. */
+/* Call this when the action stop() was requested and no process is left except kept workers. */
 void node_processes_gone(struct node *n, int64_t now_ms);
 
 /* ---- events: what workers report on their channels ---- */
@@ -206,13 +211,13 @@ void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker);
 void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_t dump_id,
                         const char *path);
 /* Call this when a worker has made no step for `ms`, its step timeout. `step` is the last step that
- * it made. */
+ * the worker made. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step, int64_t ms);
 
 /* ---- events: signals, notices and requests for dumps ---- */
 
-/* Call this when the launcher has received a signal. The node stops its workers with that signal,
- * and the job ends on this node. */
+/* Call this when the launcher has received a signal. The node stops its workers with that signal
+ * and leaves the rendezvous; the job ends on this node. */
 void node_signal(struct node *n, int64_t now_ms, int signum);
 /* Call this when this node has to leave the job within left_ms. Only the first notice counts; later
  * ones are ignored. */

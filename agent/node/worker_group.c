@@ -1,5 +1,5 @@
-/* The policy of the worker group. A table at the end of the file has one function for each state
- * and event, so that no case can be forgotten: `nop` if the event has no effect, `bug` if the event
+/* Decides what a worker group does. A table at the end of the file has one function for each state
+ * and event, so that no case can be left out: `nop` if the event has no effect, `bug` if the event
  * cannot happen in the state. */
 #include "agent/node/worker_group.h"
 
@@ -48,7 +48,7 @@ static int64_t after(int64_t now_ms, int64_t ms) {
     return now_ms > CR_FOREVER - ms ? CR_FOREVER : now_ms + ms;
 }
 
-/* Stops all workers. If this node is cut off, the grace ends at the end of its lease at the
+/* Stops all workers. If this node is cut off, they get SIGKILL at the end of its lease at the
  * latest. */
 static void stop_all(struct step *s, int signum, int64_t grace_ms) {
     int64_t now_ms = s->event->now_ms;
@@ -62,8 +62,8 @@ static void stop_all(struct step *s, int signum, int64_t grace_ms) {
     s->todo.stop_grace_ms = grace_ms;
 }
 
-/* Stores when the lease ends. The time of STOP or LEAVE is limited only on a node that is cut off,
- * and the limit is then the rest of the node's lease. */
+/* Stores when the lease of this node ends, if the event says so. The events STOP and LEAVE limit
+ * the grace only on a node that is cut off, and the limit is the rest of its lease. */
 static void note_lease(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
     s->g->lease_ms = shorter(s->g->lease_ms, after(s->event->now_ms, s->event->ms));
@@ -74,7 +74,7 @@ static void end(struct step *s) {
     s->todo.finish = true;
 }
 
-/* Stores how the job ends. An ending that was stored before stays. */
+/* Stores how the job ends. If an ending was stored before, that one stays. */
 static void note_ending(struct step *s, enum group_ending ending) {
     if (s->g->ending == GROUP_GOES_ON) s->g->ending = ending;
 }
@@ -156,9 +156,9 @@ static void parked_gone(struct step *s) {
     s->g->parked--;
 }
 
-/* Call this when a parked worker has ended by itself in a running round. The round cannot succeed
- * any more: it succeeds only if all its workers end well in it, and a worker that parks gives up
- * its round. */
+/* Call this when a parked worker has ended by itself in a running round. A round succeeds only if
+ * all its workers end well in it, and a parked worker has left its round before its end. So this
+ * round cannot succeed any more. */
 static void parked_gone_early(struct step *s) {
     parked_gone(s);
     s->g->ended_early++;
@@ -176,8 +176,8 @@ static void stop_for_next_round(struct step *s) {
     stop_all(s, SIGTERM, s->g->stop_timeout_ms);
 }
 
-/* Shortens the grace of the stop that is going on, if this node is now cut off and its lease ends
- * earlier. */
+/* If this node is now cut off, and its lease ends before the grace of the stop that is going on,
+ * shortens the grace to the rest of the lease. */
 static void hasten(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
     note_lease(s);
@@ -195,8 +195,8 @@ static void stop_for_good(struct step *s) {
                                                               : s->g->stop_timeout_ms);
 }
 
-/* Stops the parked workers; between two rounds only parked workers can be alive. If there are none,
- * it ends the group. */
+/* Stops the parked workers; between two rounds only parked workers can be alive. If no worker is
+ * parked, ends the group. */
 static void stop_parked(struct step *s, int signum, int64_t grace_ms) {
     if (s->g->parked > 0) stop_all(s, signum, grace_ms);
     else end(s);
@@ -235,8 +235,8 @@ static void go_on_or_end(struct step *s) {
         end(s);
     } else {
         enter(s, GROUP_JOINING);
-        /* A lease matters only for workers with ranks: after its end, other nodes may run workers
-         * with these ranks. Now only parked workers are left, and they have no ranks. */
+        /* A lease limits only workers with ranks: after its end, other nodes may run workers with
+         * the same ranks. Now only parked workers are left, and these have no ranks. */
         s->g->lease_ms = CR_FOREVER;
         s->todo.join = true;
     }
@@ -253,10 +253,11 @@ static void signal_between_rounds(struct step *s) {
     stop_parked(s, (int) s->event->count, s->g->shutdown_timeout_ms);
 }
 
-/* Stops the workers with the signal that the launcher has received. A later signal sends SIGTERM
- * and hastens the end: SIGKILL follows after GROUP_HASTE_MS at most, and after the next signal at
- * once. A signal within GROUP_REPEAT_MS of the first hastens nothing, because it may be the same
- * one: a terminal and a parent process often both deliver one ^C. */
+/* Stops the workers with the signal that the launcher has received. Each further signal to the
+ * launcher stops them with SIGTERM. The first further signal shortens the grace to GROUP_HASTE_MS
+ * at most, and the next one ends the grace. A signal within GROUP_REPEAT_MS of the first one leaves
+ * the grace as it is, because it may be a copy of the first: a terminal and a parent process often
+ * both deliver one ^C. */
 static void signal_workers(struct step *s) {
     struct worker_group *g = s->g;
     int64_t now_ms = s->event->now_ms;

@@ -1,5 +1,5 @@
-/* The policy of one node's worker group as a whole: a table of (state, event) -> actions. Pure: it
- * uses no clock, process or socket. node.c passes events to it and carries out its actions; node.h
+/* Decides about one node's worker group as a whole, by a table of (state, event) -> actions. Pure:
+ * it uses no clock, process or socket. node.c passes the events and carries out the actions. node.h
  * has the states of the single workers.
  *
  *   JOINING ──round──► RUNNING ──all ended well──► WAITING ──end──┐
@@ -16,8 +16,8 @@
  * Every way out of RUNNING and WAITING leads through STOPPING, which ends all processes of the
  * round, also background processes of a worker that ended well. So no process of a round is left
  * when the next round begins or the job ends. How the job ends (`ending`) is stored beside the
- * state, because it may become known while workers are still being stopped. The first ending that
- * becomes known stays. */
+ * state, because it may become known while workers are still being stopped. If several endings
+ * become known, the first one counts. */
 #ifndef AGENT_NODE_WORKER_GROUP_H
 #define AGENT_NODE_WORKER_GROUP_H
 
@@ -34,20 +34,20 @@
 
 #define GROUP_EVENTS(X)                                                                            \
     X(ROUND)        /* a round began: `count` workers have to run */                               \
-    X(START_FAILED) /* some workers could not be started, only `count` were */                     \
+    X(START_FAILED) /* some workers could not be started; `count` workers are alive */             \
     X(EXIT_OK)      /* a worker ended with status 0 */                                             \
-    X(EXIT_BAD)     /* a worker ended in another way; see after_our_signal */                      \
-    X(EXIT_READY)   /* a worker ended with status 0, because a change asked it to stop */          \
-    X(PARKED)       /* a worker waits in its process for the next round */                         \
-    X(UNPARKED)     /* a parked worker is being stopped, as this node does not go on */            \
+    X(EXIT_BAD)     /* a worker ended with another status or by a signal; see after_our_signal */  \
+    X(EXIT_READY)   /* a worker ended with status 0 after the agreed step of a change */           \
+    X(PARKED)       /* a worker of this round now waits in its process for the next round */       \
+    X(UNPARKED)     /* a parked worker is being stopped, because this node does not go on */       \
     X(PARKED_GONE)  /* a parked worker ended by itself */                                          \
-    X(BROKEN)       /* a worker gave up its round, although none had failed */                     \
+    X(BROKEN)       /* a worker parked without a reason, and no failure was reported in time */    \
     X(EMPTY)        /* no process of the round is left, except parked workers */                   \
-    X(STOP)         /* the rendezvous ended the round; `ms` = longest grace */                     \
+    X(STOP)         /* the rendezvous ended the round; `ms`: longest grace */                      \
     X(END_OK)       /* the rendezvous reports that the job succeeded */                            \
     X(END_FAILED)   /* the rendezvous reports that the job failed and the budget is spent */       \
     X(END_LOST)     /* the rendezvous cannot go on */                                              \
-    X(LEAVE)        /* this node leaves after its notice; `ms` = longest grace */                  \
+    X(LEAVE)        /* this node leaves after its notice; `ms`: longest grace */                   \
     X(SIGNAL)       /* the launcher received the signal `count` */
 
 enum group_state {
@@ -77,8 +77,8 @@ enum group_ending {
 struct group_event {
     enum group_event_type type;
     uint32_t count;
-    /* only for EXIT_BAD: true if crun had sent the worker a signal, so that the worker counts as a
-     * victim */
+    /* only for EXIT_BAD: true if crun had sent the worker a signal before; such a worker counts as
+     * a victim */
     bool after_our_signal;
     int64_t ms; /* longest grace in ms; CR_FOREVER if only the group's own stop timeout limits it */
     int64_t now_ms;
@@ -89,15 +89,15 @@ struct group_actions {
     bool report_failed;    /* report to the rendezvous that a worker failed in this round */
     bool report_succeeded; /* report to the rendezvous that all workers ended well in this round */
     bool leave;            /* leave the rendezvous */
-    int stop_signal;       /* signal with which to stop the workers; 0: do not stop them */
+    int stop_signal; /* signal with which to stop the workers; 0 if they are not to be stopped */
     int64_t stop_grace_ms; /* time from stop_signal to SIGKILL, in ms */
     bool join;             /* request a place in the next round from the rendezvous */
     bool start;  /* start the workers of the round; if that fails, pass the event START_FAILED */
     bool finish; /* the last action: the group has ended, and `ending` is the result */
 };
 
-/* A signal to the launcher within GROUP_REPEAT_MS of the first one does not hasten the end; a later
- * one leaves GROUP_HASTE_MS until SIGKILL. Both in ms. */
+/* A signal to the launcher within GROUP_REPEAT_MS of the first one does not shorten the grace. The
+ * next signal after that time shortens it to GROUP_HASTE_MS. Both are in ms. */
 #define GROUP_REPEAT_MS 1000
 #define GROUP_HASTE_MS  5000
 
@@ -107,16 +107,16 @@ struct worker_group {
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     uint32_t living;      /* number of workers of this round that have neither ended nor parked */
     uint32_t parked;      /* number of workers that wait in their processes for the next round */
-    /* number of workers that ended for a change, or while parked. If it is not 0, the round cannot
-     * succeed and must be ended by another event. */
+    /* number of workers of this round that ended for a change, or while parked. If it is not 0, the
+     * round cannot succeed; only another event (EXIT_BAD, STOP, LEAVE …) ends it. */
     uint32_t ended_early;
     uint32_t failures;    /* number of failures in this round; victims are not counted */
     uint32_t signals;     /* number of signals that the launcher has received */
     int signal;           /* the first signal that the launcher received */
     int64_t signaled_ms;  /* when the first signal came; valid if signals > 0 */
-    bool is_hastened;     /* a later signal has shortened the grace */
-    bool rendezvous_over; /* true if the rendezvous has ended or this node has left it; it gets no
-                           * more reports */
+    bool is_hastened;     /* true if a later signal has shortened the grace */
+    bool rendezvous_over; /* true if the rendezvous has ended or this node has left it; the
+                           * rendezvous then gets no more reports */
     int64_t kill_at_ms;   /* time (ms, monotonic clock) at which the grace ends; valid in the state
                            * STOPPING */
     /* end of this node's lease (ms, monotonic clock), if the node is cut off; else CR_FOREVER. No

@@ -8,14 +8,14 @@
 
 #define ERROR_FILE_MAX ((size_t) 1 << 20) /* most bytes of an error file that are read */
 
-/* Reads and parses the file at `path` into *r. If the file does not exist, cannot be read or is no
- * regular file, r->present is false. */
+/* Reads and parses the file at `path` into *r, whose old content is overwritten and not freed. If
+ * the file does not exist, cannot be read or is no regular file, r->present is false. */
 void error_file_read(struct error_record *r, const char *path);
 
-/* Writes a worker's error record to `path`, for the launcher that has started crun: the worker's
- * JSON, to which its exit code is added as message.errorCode (if `message` is an object and the
- * code is not 0). If the worker's record cannot be understood, it writes a record with the message
- * `fallback` instead. Returns 0 or a negative errno. */
+/* Writes a worker's error record to `path`, for the program that has started crun. It writes the
+ * worker's JSON; if `message` is an object in it, and the exit code is not 0, it adds the exit code
+ * as message.errorCode. If the worker's record cannot be understood, it writes a record with the
+ * message `fallback` instead. Returns 0 or a negative errno. */
 int error_file_pass_on(const struct error_record *r, const char *fallback, int exit_code,
                        const char *path);
 

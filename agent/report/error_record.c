@@ -7,8 +7,8 @@
 
 static const char no_memory[] = "no memory left to read it";
 
-/* Returns the seconds since 1970 that a JSON number or string states. Returns -1 if they are not
- * between the years 1970 and 2255, or not a number. */
+/* Returns the seconds since 1970 that a JSON number or string states. Returns -1 if it states no
+ * number, or a time that is not between the years 1970 and 2255. */
 static int64_t seconds_of(const json_t *value) {
     double seconds = -1;
     if (json_is_number(value)) seconds = json_number_value(value);
@@ -30,8 +30,8 @@ static bool copy_text(const json_t *value, char **out) {
     return *out != NULL;
 }
 
-/* Copies the fields of the record to *r. Returns NULL, or a text that says why the record cannot be
- * understood. */
+/* Copies the fields of the record to *r. Returns NULL; or a text that says why that failed: the
+ * record cannot be understood, or memory is short. */
 static const char *take_fields(struct error_record *r, const json_t *root) {
     const json_t *message = json_object_get(root, "message");
     const json_t *stamp = json_object_get(root, "timestamp");

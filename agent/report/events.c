@@ -70,7 +70,7 @@ static void emit(const struct event *e) {
     char *inner = inner_metadata(e);
     json_t *metadata = inner != NULL ? outer_metadata(e, inner) : NULL;
     json_auto_t *event = NULL;
-    if (metadata != NULL) { /* json_pack() takes over `metadata`, even if it fails */
+    if (metadata != NULL) { /* json_pack() owns `metadata` from now on, even if it fails */
         event = json_pack("{s:o, s:s, s:i, s:o}", "name",
                           json_sprintf("torchelastic.worker.status.%s", e->state), "source",
                           e->origin, "timestamp", 0, "metadata", metadata);

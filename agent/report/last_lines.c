@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Returns the part of a line that a terminal would show: the text after its last carriage
- * return. */
+/* Returns the part of a line that a terminal would show, which is the text after its last carriage
+ * return. Sets *len to the length of this part. */
 static const char *visible_part(const char *line, size_t *len) {
     while (*len > 0 && line[*len - 1] == '\r') (*len)--;
     const char *cr = memrchr(line, '\r', *len);

@@ -9,9 +9,9 @@
 
 #define PLACE_MAX 4096
 
-/* Writes to `out` the cgroup of this process in the hierarchy of `controller`; "" names the
- * hierarchy of cgroup v2. The hierarchy is the line of /proc/self/cgroup that names exactly this
- * controller. Returns false if there is no such line. */
+/* Writes to `out` the path of the cgroup of this process in the hierarchy of `controller`: the path
+ * in the line of /proc/self/cgroup that names exactly this controller. The controller "" means
+ * cgroup v2. The root is written as "". Returns false if there is no such line. */
 static bool find_cgroup(const char *controller, char out[PLACE_MAX]) {
     char line[PLACE_MAX];
     bool found = false;

@@ -38,8 +38,8 @@ static int append_traceback(struct cr_buffer *out, const struct verdict_worker *
         out, "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html");
 }
 
-/* Appends the time of the failure: the time that the worker's error record states, if the worker
- * was alive then; otherwise the time of its death. */
+/* Appends the time of the failure: the time that the worker's error record states, if it lies
+ * between the start and the death of the worker; otherwise the time of the death. */
 static int append_time(struct cr_buffer *out, const struct verdict_worker *w) {
     time_t when = (time_t) (w->died_ns / CR_NS_PER_S);
     int64_t stated = w->error.timestamp_s;

@@ -4,7 +4,7 @@
 
 #include "agent/report/verdict.h"
 
-/* Returns from the calling function with the error of `call`, if `call` fails. */
+/* If `call` fails, returns its error from the function in which TRY() stands. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         int rc_ = (call);                                                                          \

@@ -6,16 +6,16 @@
 
 #include <signal.h>
 
-/* Largest error of a file's time stamp: the kernel takes it from the last timer tick, up to 10 ms
- * before. So an error record counts as older than a death only if the record is more than 10 ms
- * older. */
+/* Largest error of a file's time stamp: the kernel uses the time of the last timer tick, which is
+ * up to 10 ms old. So an error record counts as older than a death only if its time stamp is more
+ * than 10 ms older. */
 #define FILE_CLOCK_LAG_NS (10 * CR_NS_PER_MS)
 
-/* Time by which a crash is taken to be earlier than it was seen: if a worker exits and another
- * crashes up to 20 ms later, the crash counts as the first failure. Reason: a dying process closes
- * its sockets some time before its death can be seen. On a busy machine, another worker may notice
- * the closed socket and exit before that moment. A crash, in contrast, is never caused by a closed
- * socket. */
+/* Time by which a crash is taken to be earlier than it was seen. So if a worker exits and another
+ * worker crashes up to 20 ms later, the crash counts as the first failure. Reason: a dying process
+ * closes its sockets some time before its death can be seen. On a busy machine, another worker may
+ * notice the closed socket and exit before that death is seen. In contrast, a closed socket never
+ * makes a worker crash. */
 #define CRASH_LEAD_NS (20 * CR_NS_PER_MS)
 
 /* Returns the time at which the worker wrote its error record. The record states whole seconds. If
@@ -33,8 +33,8 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value;
 }
 
-/* Returns the worker's time of death, but at least the latest time of an earlier death: the order
- * of deaths is certain, while the wall clock may have been set back between two deaths. */
+/* Returns the worker's time of death, but at least the latest time of an earlier death. Reason: the
+ * order of deaths is certain, but the wall clock may have been set back between two deaths. */
 static int64_t death_ns(const struct verdict_worker *workers, size_t count,
                         const struct verdict_worker *w) {
     int64_t latest = w->died_ns;
@@ -96,9 +96,9 @@ static int64_t first_death_ns(const struct verdict_worker *workers, size_t count
     return first;
 }
 
-/* Returns whether the worker can have failed first. A worker that crun stopped can, if it wrote its
- * error record before any other worker died: it failed and hung, and the others may have failed
- * because of it. */
+/* Returns whether the worker can have failed first. A worker that crun stopped can have failed
+ * first only if it wrote its error record before any other worker died. In that case it failed,
+ * wrote the record and hung, and the others may have failed because of that. */
 static bool is_candidate(const struct verdict_worker *w, int64_t first_death) {
     if (w->signal_sent == 0 || first_death == INT64_MAX) return true;
     return w->error.present && w->error.mtime_ns + FILE_CLOCK_LAG_NS < first_death;

@@ -46,7 +46,8 @@ static int append_last_words(struct cr_buffer *out, const struct verdict_worker 
     return last_lines_append(out, w->last_words, w->last_words_len, "    | ");
 }
 
-/* Returns the last line of the text that is not blank, as a terminal would show it. */
+/* Returns the last line of the text that is not blank, as a terminal would show it: without the
+ * part before its last carriage return. Sets *len to the length of the line. */
 static const char *last_line(const char *text, size_t *len) {
     while (*len > 0 && memchr("\r\n \t", text[*len - 1], 4) != NULL) (*len)--;
     const char *lf = memrchr(text, '\n', *len), *cr = memrchr(text, '\r', *len);

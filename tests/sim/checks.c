@@ -5,11 +5,13 @@
 
 #include <string.h>
 
-/* The extra time in milliseconds after which an exceeded limit is reported. A worker needs some
- * time to die of SIGKILL, and the agent to be told of its exit and of the end of all processes. */
+/* A limit that is exceeded by at most this many milliseconds is not reported. A worker needs some
+ * time to die of SIGKILL, and some more time passes until the agent knows of its exit and of the
+ * end of all processes. */
 #define SLACK (4 * KILL_TIME)
-#define DRIFT 40      /* milliseconds by which the clocks of two processes differ after 2 s: each is
-                       * up to 2 % wrong */
+/* milliseconds by which a process's clock differs from the world's after 2 s, as it is up to 2 %
+ * fast or slow */
+#define DRIFT 40
 #define CHECK_EVERY 4 /* milliseconds between two checks of the time limits */
 
 /* ---- rounds that the coordinator sends ---- */
@@ -38,8 +40,9 @@ static void note_candidate(void *arg, const struct seat_view *seat) {
                            .kept_rank = seat->group_rank, .rank = -1};
 }
 
-/* Checks that a node whose lease has ended at the coordinator has already ended its workers. The
- * node ends its own workers in that case, so that a new round never runs beside old workers. */
+/* A node that is cut off must end its workers before its lease ends at the coordinator, so that a
+ * new round never runs beside old workers. Call this when a round forms: it checks that the nodes
+ * whose leases have ended run no worker. */
 static void check_given_up(struct host *h, uint64_t round) {
     struct world *w = h->w;
     for (int i = 0; i < w->node_count; i++) {
@@ -76,8 +79,8 @@ void check_store_opened(struct host *h, uint64_t round) {
 
 static const struct round_record *last_record_of(const struct world *w, int host_id);
 
-/* Checks a ROUND that is sent again, to a node that has lost its connection before it has got the
- * first one: it must say the same. */
+/* Checks a ROUND that is sent to a node for the second time, because the node's connection broke
+ * before the first one arrived: both must say the same. */
 static void check_round_repeated(struct host *h, const struct conn *c, const struct rdzv_round *m) {
     const struct round_record *r = last_record_of(h->w, h->id);
     if (r == NULL || m->group_rank >= r->group || r->round != m->round ||
@@ -113,7 +116,7 @@ void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_ro
 }
 
 /* Checks that the ranks of a round are numbered without gaps in the order of the group ranks, and
- * that the role ranks are too. */
+ * that the role ranks of each role are, too. */
 static void check_ranks(struct host *h, const struct round_record *r) {
     struct world *w = h->w;
     uint32_t next = 0, next_of_role[2] = {0, 0};
@@ -236,8 +239,9 @@ void check_end_heard(struct sim_node *n, int outcome) {
 
 /* ---- reports of a node (failure, success, JOIN, READY), and charged restarts ---- */
 
-/* Checks a node's report of a failure: at least one worker must have failed by itself. A worker
- * that a signal of its agent ended, or that is parked for a change, has not failed. */
+/* Checks a node's report of a failure: either a worker has failed by itself, or a worker has parked
+ * without a reason and so has broken the round. A worker that a signal of its agent ended has not
+ * failed. */
 void check_failure_told(struct sim_node *n) {
     bool right = n->failures > 0;
     for (uint32_t i = 0; n->node.is_broken && i < n->worker_count; i++) {
@@ -305,10 +309,11 @@ void check_node_gone(struct host *h, const struct conn *c) {
     if (is_in_record(&h->w->history.rounds[h->failed_record], c->node)) h->failure_excused = true;
 }
 
-/* Returns whether the node was gone when the first worker failed, and still is. If a node ends in
- * pieces, its worker may die before its launcher gets the signal. Before the coordinator ends the
- * job it waits KILLED_TIME for such a node, unless there is no other node. Before it charges a
- * restart it does not wait, because it can refund the restart later. */
+/* Returns whether the coordinator must know that node `n` was gone when the first worker failed,
+ * and still is. `ended` says whether the failure has ended the job. If a node ends in pieces, its
+ * worker may die before its launcher gets the signal. The coordinator waits KILLED_TIME for such a
+ * node before it ends the job, unless no other node is left. It does not wait before it charges a
+ * restart, because it can refund the restart later. */
 static bool is_gone(const struct host *h, const struct round_record *r, const struct sim_node *n,
                     bool ended) {
     bool is_awaited = ended && !h->failed_alone && host_now(h) < h->failed_at + KILLED_TIME;
@@ -316,13 +321,15 @@ static bool is_gone(const struct host *h, const struct round_record *r, const st
     return n->gone_at <= r->failed_at && (!n->up || n->record == h->failed_record);
 }
 
-/* Checks that a failure that is charged has not been caused by nodes that are gone: either a worker
- * failed by itself, or a node that seemed to be gone has come back. */
+/* Call this when a failure was charged. A failure must not be charged if it was only caused by
+ * nodes that are gone. So this function checks that a worker failed by itself, or that a node that
+ * seemed to be gone has come back. */
 static void check_cause(const struct host *h, bool ended) {
     struct world *w = h->w;
     const struct round_record *r = &w->history.rounds[h->failed_record];
     if (r->failed_by_itself) return;
-    if (h != &w->hosts[w->leader]) return; /* it was stalled, and reads old messages only now */
+    if (h != &w->hosts[w->leader]) return; /* this host was stalled and reads old messages only
+                                            * now */
     for (int i = 0; i < w->node_count; i++) {
         if ((r->symptoms_of & 1U << i) != 0 && !is_gone(h, r, &w->nodes[i], ended)) return;
     }
@@ -351,7 +358,8 @@ static void check_decision(struct host *h, uint32_t charged,
     h->failed_record = -1;
 }
 
-/* Notes that a new coordinator has made the round of an earlier one its own. */
+/* If a new coordinator has just rebuilt the round of an earlier coordinator, records the round as
+ * one of the new coordinator's host. */
 static void note_rebuilt(struct host *h, const struct coordinator_view *before,
                          const struct coordinator_view *after) {
     struct world *w = h->w;
@@ -371,12 +379,13 @@ static void note_rebuilt(struct host *h, const struct coordinator_view *before,
         story(w, "host %d: has rebuilt record %d", h->id, n->record);
         return;
     }
-    /* a host that was stalled does not know yet that it is deposed */
+    /* a former leader that was stalled may do this, as it does not know yet that it is deposed */
     if (h == &w->hosts[w->leader]) world_violation(w, "a round is rebuilt that is not the newest");
 }
 
-/* Checks, in a schedule in which nothing happens but resets and short restarts of the host, that no
- * round is stopped because a node or the coordinator is thought to be lost. */
+/* In a schedule whose only faults are resets and short restarts of the host, no node and no
+ * coordinator may count as lost. In such a schedule, checks that the node is not stopped for that
+ * reason. */
 void check_stop_heard(struct sim_node *n, const char *why) {
     bool is_loss = strstr(why, "was lost: ") != NULL || strstr(why, "lost the coord") != NULL;
     const struct host *h = &n->w->hosts[n->w->leader];
@@ -411,8 +420,8 @@ static bool has_newer_record(const struct host *h) {
 }
 
 /* Checks the coordinator's count of restarts after each of its events. The count may grow in two
- * cases only: a round forms after a failed round, or a JOIN tells a new coordinator the count that
- * its node remembers. */
+ * cases only: a round forms after a failed round, or a JOIN or RESUME tells a new coordinator the
+ * count that the node remembers. */
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m) {
     struct world *w = h->w;
@@ -428,16 +437,18 @@ void check_charge(struct host *h, const struct coordinator_view *before,
         }
     }
     if (before->phase != COORDINATOR_EMPTY && after->phase == COORDINATOR_EMPTY) {
-        h->failed_record = -1; /* its last node is gone, so it has forgotten the job */
+        h->failed_record = -1; /* the coordinator's last node is gone, so its counts begin again at
+                                * 0 */
         return;
     }
     if (m != NULL && m->type == RDZV_JOIN && after->incarnation != before->incarnation) {
-        known = known_spent = m->join.restarts_seen; /* the node is of another run of the job */
+        /* the coordinator has taken over the node's run of the job, with its count */
+        known = known_spent = m->join.restarts_seen;
     }
     note_failure(h, before, m);
     bool is_decided =
         after->phase == COORDINATOR_ENDED || after->is_held || has_newer_record(h);
-    /* `spent` counts restarts that were not refunded; both counts are equal unless one was */
+    /* `spent` counts only the restarts that were not refunded, restart_count counts all */
     bool is_refund = after->spent < before->spent;
     if (is_refund) w->totals.refunded++;
     if (is_refund && before->spent - after->spent > 1) world_violation(w, "two restarts refunded");
@@ -516,8 +527,8 @@ static void check_change_is_over_in_time(struct host *h) {
 
 /* ---- workers ---- */
 
-/* Checks that no worker runs in a superseded round for longer than a lease, because a node without
- * a lease must end its workers. A parked worker does not count as running. */
+/* A node without a lease must end its workers. So this checks that no worker runs in a superseded
+ * round for longer than a lease. A parked worker does not count as running. */
 static void check_superseded(struct sim_node *n, const struct sim_worker *k) {
     struct world *w = n->w;
     int64_t since = w->history.rounds[k->record].superseded_at;
@@ -600,8 +611,8 @@ static void check_node_limits(struct sim_node *n, int64_t now) {
     }
 }
 
-/* Checks the time limits of a node. The limits are not checked while the agent is stalled or has
- * just been resumed, because a stalled agent cannot act in time. */
+/* Checks the time limits of a node. A stalled agent cannot act in time; so the limits are not
+ * checked while the agent is stalled, nor shortly after it runs again. */
 static void check_limits(struct sim_node *n) {
     struct world *w = n->w;
     if (w->now < n->resumed_at + SLACK || (n->up && n->stalled_until != 0)) return;

@@ -1,6 +1,6 @@
 /* Injects faults, one at a time: crashes, power losses, cut networks, stalled processes, connection
- * resets, elections. It also simulates what users and operators may do at any moment: send signals,
- * notices and orders, and start launchers again. */
+ * resets, elections. It also simulates what users and operators can do at any time: they send
+ * signals, notices and orders, and start launchers again. */
 #include "tests/sim/world.h"
 
 #include <signal.h>
@@ -27,7 +27,8 @@ static void crash_node(struct sim_node *n) {
 
 static void cut_node(struct sim_node *n) {
     struct world *w = n->w;
-    int sides = 1 + (int) rnd(w, 3); /* a third each: to the host, from the host, both */
+    int sides = 1 + (int) rnd(w, 3); /* each in a third of the cases: only to the host, only from
+                                      * the host, both */
     if (is_cut(n) || hosts_with(n)) return;
     n->cut[TO_HOST] = (sides & 1) != 0;
     n->cut[TO_NODE] = (sides & 2) != 0;
@@ -71,8 +72,8 @@ static void restart_host(struct world *w) {
     host_restart(h);
 }
 
-/* Elects the other host as coordinator, in one of two ways: the old leader steps down, or it is
- * silent for longer than its lease. */
+/* Elects the other host as coordinator, in one of two ways: the old leader steps down, or the old
+ * leader is silent for longer than its lease. */
 static void elect(struct world *w) {
     struct host *old = leader(w), *next = &w->hosts[!w->leader];
     if (!w->elected || !old->up || next->up || old->stalled_until != 0) return;
@@ -98,7 +99,8 @@ static void lose_right(struct world *w) {
 
 static void reset(struct sim_node *n) {
     if (n->conn == NULL || !n->conn->connected || !n->conn->node_open) return;
-    if (conn_is_local(n->conn)) return; /* it is no connection of the network */
+    if (conn_is_local(n->conn)) return; /* node and host are one process, so the network cannot
+                                         * reset this */
     story(n->w, "node %d: connection reset", n->index);
     n->w->totals.resets++;
     network_reset(n->conn, chance(n->w, 70) ? 3 : 1 + (int) rnd(n->w, 2));
@@ -114,7 +116,7 @@ static void signal_launcher(struct sim_node *n) {
     node_signal(&n->node, node_now(n), chance(n->w, 50) ? SIGTERM : SIGINT);
 }
 
-/* Ends a whole node: its workers and its launcher get signals, in any order. */
+/* Ends a whole node: one of its workers and its launcher get signals, in any order. */
 static void end_node(struct sim_node *n) {
     struct world *w = n->w;
     if (!runs(n) || hosts_with(n) || is_cut(n) || n->node.group.state != GROUP_RUNNING) return;

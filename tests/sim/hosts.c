@@ -89,7 +89,8 @@ static int on_join(void *arg, const struct rdzv_join *join) {
     coordinator_look(h->coordinator, &before);
     c->seat = coordinator_join(h->coordinator, host_now(h), c, conn_is_local(c), join);
     coordinator_look(h->coordinator, &after);
-    if (after.suspended < before.suspended) h->failure_excused = true; /* or its lost seat */
+    /* the JOIN has replaced a suspended seat, so the coordinator counts that seat's node as lost */
+    if (after.suspended < before.suspended) h->failure_excused = true;
     struct rdzv_message m = {.type = RDZV_JOIN, .join = *join};
     check_charge(h, &before, &after, &m);
     return c->seat != NULL ? 0 : -EACCES;
@@ -105,7 +106,9 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
     struct rdzv_message m = {.type = RDZV_RESUME, .resume = *resume};
     int record = h->w->nodes[c->node].record;
     bool is_own = record >= 0 && h->w->history.rounds[record].host_id == h->id;
-    if (!is_own) m.resume.part = RDZV_PART_RUNS; /* its failure is none of a round of this host */
+    /* If the node resumes a round of another host, a failure that it reports is ignored here: no
+     * round of this host has failed. */
+    if (!is_own) m.resume.part = RDZV_PART_RUNS;
     check_charge(h, &before, &after, &m);
     h->w->totals.resumed++;
     return c->seat != NULL ? 0 : -EACCES;
@@ -203,7 +206,8 @@ void host_after_event(struct host *h) {
 /* ---- starts and ends of hosts ---- */
 
 /* Deposes the host that was the elected coordinator until now. A stalled host does not know of the
- * election and still acts as coordinator when it resumes, so it is deposed shortly after that. */
+ * election, and still acts as coordinator when it runs again. So it is deposed shortly after that
+ * time. */
 static void depose_other(struct world *w, struct host *other) {
     if (!other->up) return;
     if (other->stalled_until == 0) {
@@ -259,8 +263,8 @@ void host_die(struct host *h, bool silently) {
     forget_coordinator(h);
 }
 
-/* Ends the coordinator of a host: closes all its connections and forgets the job, as
- * coordinator_host_depose() does. */
+/* Ends the coordinator of a host, as coordinator_host_depose() does: closes all its connections and
+ * frees all that it knew of the job. */
 void host_depose(struct host *h) {
     if (!h->up) return;
     story(h->w, "host %d: deposed", h->id);
@@ -331,7 +335,8 @@ void host_timer(struct host *h) {
     coordinator_look(h->coordinator, &before);
     coordinator_tick(h->coordinator, host_now(h));
     coordinator_look(h->coordinator, &after);
-    if (after.suspended < before.suspended) h->failure_excused = true; /* a lease is over */
+    /* the lease of a suspended seat is over, so the coordinator counts its node as lost */
+    if (after.suspended < before.suspended) h->failure_excused = true;
     check_charge(h, &before, &after, NULL);
 }
 

@@ -12,7 +12,7 @@ bool conn_is_local(const struct conn *c) {
 }
 
 static int64_t delay(struct world *w) {
-    if (w->only_resets) return rnd(w, 4); /* a long delay could end a lease */
+    if (w->only_resets) return rnd(w, 4); /* a longer delay could end a lease */
     if (chance(w, 90)) return rnd(w, 4);
     return chance(w, 80) ? rnd(w, 30) : rnd(w, w->calm ? 60 : 250);
 }
@@ -64,8 +64,8 @@ void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes) {
     cr_buffer_clear(bytes);
 }
 
-/* Closes the sender's end. `dir` names the other end, which receives EV_CLOSED after all bytes that
- * were sent before. */
+/* Closes the end that sends in the direction `dir`. The other end receives EV_CLOSED after all
+ * bytes that were sent before. */
 void network_close(struct conn *c, enum direction dir) {
     bool *open = dir == TO_HOST ? &c->node_open : &c->host_open;
     if (!*open) return;

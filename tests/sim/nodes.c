@@ -1,4 +1,4 @@
-/* A simulated node: the real policy (agent/node), the real member and the real session. This file
+/* A simulated node: the real code of agent/node, the real member and the real session. This file
  * connects them in the same way as agent.c and rendezvous.c do, but without libuv. */
 #include "tests/sim/world.h"
 
@@ -12,7 +12,7 @@ static struct host *own_host(const struct sim_node *n) {
     return n->index == n->w->host_with_node ? &n->w->hosts[0] : NULL;
 }
 
-/* ---- struct node_actions: what the node policy requests of the rendezvous ---- */
+/* ---- struct node_actions: what the node requests of the rendezvous ---- */
 
 static void do_join(void *arg) {
     struct sim_node *n = arg;
@@ -65,7 +65,7 @@ static void do_change_ready(void *arg, uint64_t id) {
     member_change_ready(n->member, id);
 }
 
-/* The node policy calls this when all workers have ended. The launcher ends after this event. */
+/* The action `finish`: all workers have ended. The launcher ends after this event. */
 static void do_finish(void *arg) {
     struct sim_node *n = arg;
     n->finished = true;
@@ -110,7 +110,8 @@ static void do_hang_up(void *arg) {
     flush(n);
     if (n->conn != NULL) {
         network_close(n->conn, TO_HOST);
-        n->conn->failed = true; /* the result of connecting will be ignored */
+        n->conn->failed = true; /* node_connected() and node_refused() ignore the connection from
+                                 * now on */
     }
 }
 
@@ -282,8 +283,8 @@ void node_die(struct sim_node *n, bool silently) {
     if (n->gone_at == CR_FOREVER) n->gone_at = n->w->now;
     workers_notice_end_of(n);
     n->up = false;
-    n->resumed_at = n->w->now; /* workers still have KILL_TIME to die; check_limits() grants them
-                                * SLACK ms */
+    n->resumed_at = n->w->now; /* check_limits() checks nothing for SLACK ms from now, in which the
+                                * workers die */
     if (n->conn != NULL && silently) n->conn->node_open = false;
     else if (n->conn != NULL) network_close(n->conn, TO_HOST);
     free_parts(n);
@@ -291,8 +292,8 @@ void node_die(struct sim_node *n, bool silently) {
     if (own != NULL) host_die(own, silently);
 }
 
-/* Ends a launcher whose node policy has finished. In some schedules a user starts the launcher
- * again later. */
+/* Ends the launcher of a node that has requested its action `finish`. In some schedules a user
+ * starts the launcher again later. */
 static void exit_launcher(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = own_host(n);
@@ -334,8 +335,8 @@ void node_timer(struct sim_node *n) {
     node_tick(&n->node, node_now(n));
 }
 
-/* Lets a stalled node run again. Its timers are handled before the events that arrived during the
- * stall, as libuv does. */
+/* Lets a stalled node run again. As in libuv, its timers are handled before the events that arrived
+ * during the stall. */
 void node_resume(struct sim_node *n) {
     story(n->w, "node %d: goes on", n->index);
     n->resumed_at = n->w->now;

@@ -1,9 +1,9 @@
-/* The simulator of a job's control plane. The real coordinator, sessions, members and node policies
+/* The simulator of a job's control plane. The real coordinator, sessions, members and nodes
  * (agent/node) run on a virtual clock and a virtual network, with simulated workers. world.h lists
  * the files of the simulator.
  *
  * Each schedule is drawn from a seed. In the first 12 s faults are injected. Then comes a time
- * without faults, at whose end as many nodes as possible must be in one round. At last all workers
+ * without faults, at whose end as many nodes as possible must be in one round. Finally all workers
  * end with success. Invariants are checked after every event. If a check fails, the seed is
  * printed, and the same seed gives the same schedule again.
  *
@@ -24,7 +24,8 @@
     (STOP_TIME + 4 * LEASE + LAST_CALL + 3000 + 2 * (NOTICE_MAX + NEEDS_MAX + STOP_TIME) +         \
      NODE_PATIENCE_MS)
 
-#define EVENTS_NOW_MAX 10000 /* the most events that one moment of the virtual clock may have */
+#define EVENTS_NOW_MAX 10000 /* the most events that may happen at the same time of the virtual
+                              * clock */
 
 static struct world the_world;
 
@@ -38,7 +39,7 @@ static void stall_ends(struct world *w, const struct event *e) {
     }
     story(w, "host %d: goes on", h->id);
     h->stalled_until = 0;
-    host_timer(h); /* timers are handled before input, as libuv does */
+    host_timer(h); /* as in libuv, timers are handled before input */
     world_release(w, &h->held);
 }
 
@@ -101,7 +102,8 @@ static bool happen_in_world(struct world *w, const struct event *e) {
     }
 }
 
-/* Handles one event. An event for a start of a process that has ended is ignored. */
+/* Handles one event. An event for a process that has ended is ignored, even if the node or host
+ * runs again by then. */
 static void happen(struct world *w, const struct event *e) {
     if (happen_in_world(w, e)) return;
     if (e->host != NULL) {
@@ -113,8 +115,9 @@ static void happen(struct world *w, const struct event *e) {
     if (n->up && n->inc == e->inc) happen_at_node(w, n, e);
 }
 
-/* Fails the schedule if too many events happen at the same moment. Either a timer is set to the
- * past again and again, or two state machines send each other messages without end. */
+/* Fails the schedule if too many events happen at the same time of the virtual clock. Then either a
+ * timer is set to the past again and again, or two state machines send each other messages without
+ * end. */
 static void check_time_passes(struct world *w, int64_t now) {
     w->events_now = now == w->now ? w->events_now + 1 : 0;
     if (w->events_now > EVENTS_NOW_MAX) world_violation(w, "time stands still");
@@ -249,7 +252,7 @@ static bool run_schedule(struct world *w, uint64_t seed) {
     }
     run_until(w, CHAOS_TIME);
     let_all_recover(w);
-    run_until(w, CHAOS_TIME + 4000); /* until then all launchers that a user starts again are
+    run_until(w, CHAOS_TIME + 4000); /* within these 4 s, the launchers that a user starts again are
                                       * started */
     run_until(w, CHAOS_TIME + 4000 + CALM_TIME);
     if (!w->failed) check_calm(w);

@@ -68,7 +68,7 @@ static void begin_round(struct sim_node *n, struct sim_worker *k) {
 
 static void die_within(struct sim_node *n, struct sim_worker *k, int64_t in, int exit_code) {
     int64_t when = n->w->now + in;
-    if (!k->alive || k->dies_at <= when) return; /* the worker dies already at an earlier time */
+    if (!k->alive || k->dies_at <= when) return; /* the process dies earlier anyway */
     k->dies_at = when;
     k->exit_code = exit_code;
     world_push(n->w, event_of(n, k, EV_DEATH, in));
@@ -90,8 +90,8 @@ static bool in_round_of(const struct sim_node *a, const struct sim_node *b) {
 
 void workers_notice_end_of(struct sim_node *n) {
     struct world *w = n->w;
-    if (n->node.group.state != GROUP_RUNNING) return; /* no worker of another node waits for the
-                                                       * workers of `n` */
+    /* the workers of `n` do not run, so no other worker can miss them */
+    if (n->node.group.state != GROUP_RUNNING) return;
     for (int i = 0; i < w->node_count; i++) {
         struct sim_node *other = &w->nodes[i];
         if (!in_round_of(other, n) || !chance(w, 40)) continue;
@@ -140,7 +140,7 @@ static bool only_kept_live(const struct sim_node *n) {
 }
 
 /* If workers_stop() was called and only kept workers live, tells the node that its processes are
- * gone. Some of these events come later, as if a child process of a worker still lived. */
+ * gone. In one case of ten the event comes later, as if a child process of a worker still lived. */
 static void check_gone(struct sim_node *n) {
     if (!n->stopping || !only_kept_live(n)) return;
     world_push(n->w, (struct event){.at = n->w->now + (chance(n->w, 90) ? 0 : rnd(n->w, KILL_TIME)),
@@ -248,7 +248,7 @@ int workers_hand_over(void *arg, uint32_t worker) {
     return 0;
 }
 
-/* ---- other actions of the node policy on workers ---- */
+/* ---- other actions of the node on workers ---- */
 
 void workers_stop(void *arg, int signum, int64_t grace_ms) {
     struct sim_node *n = arg;
@@ -296,7 +296,7 @@ void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out) 
     catch_up(n, k);
     worker_page_read(&k->page, out);
     if (k->alive) return;
-    /* the process is dead, so the agent reads a closed channel */
+    /* the channel of a dead process is closed, and only stopped_for can still be read */
     *out = (struct worker_progress){.stopped_for = out->stopped_for};
 }
 
@@ -311,8 +311,8 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id) {
 
 /* ---- packets that the agent sends to a worker ---- */
 
-/* A worker receives a change: it pauses after its next step until it knows the agreed step. In some
- * cases it makes one step more, as if that step had begun before the packet arrived. */
+/* A worker receives a change: after its next step it pauses until it knows the agreed step. In some
+ * cases the worker makes one step more, as if that step had begun before the packet arrived. */
 static void hear_change(struct sim_node *n, struct sim_worker *k, uint64_t id) {
     catch_up(n, k);
     if (chance(n->w, 30) && k->step_ms > 0 && !k->hangs) {
@@ -332,7 +332,7 @@ static void hear_agreed_step(struct sim_node *n, struct sim_worker *k, uint64_t 
                         n->index, index_of(n, k), k->steps, step);
         return;
     }
-    if (k->steps == k->most_steps) k->step_since = n->w->now; /* it had paused until now */
+    if (k->steps == k->most_steps) k->step_since = n->w->now; /* the worker had paused until now */
     k->most_steps = k->agreed = step;
     int64_t left = (int64_t) (step - k->steps) * k->step_ms - (n->w->now - k->step_since);
     k->stops_at = n->w->now + (left > 0 ? left : 0);
@@ -430,7 +430,7 @@ void worker_acts(struct sim_node *n, const struct event *e) {
         return;
     case ACT_HANG: hang(n, k); return;
     case ACT_PARK: park(n, k); return;
-    case ACT_READY: /* not sent if the worker is already in its next round */
+    case ACT_READY: /* no READY is sent if the worker is already in its next round */
         if (k->change != 0 && atomic_load(&k->page.stopped_for) == k->change) {
             report_in(n, k, rnd(n->w, 3), PACKET_READY);
         }
@@ -450,7 +450,8 @@ void worker_acts(struct sim_node *n, const struct event *e) {
 void worker_packet(struct sim_node *n, const struct event *e) {
     struct sim_worker *k = at(n, e->worker);
     uint32_t i = (uint32_t) e->worker;
-    /* A packet of a dead worker is handled too, until the worker's exit has been reported. */
+    /* The packet of a dead worker is handled, too, unless the worker's exit has been reported
+     * before. */
     if (k->life != e->id || k->reported) return;
     int64_t now = node_now(n);
     switch ((enum packet) e->what) {

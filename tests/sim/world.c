@@ -122,7 +122,7 @@ static bool is_of_network(enum event_type type) {
 }
 
 /* Events of the type EV_DEATH and of all types after it in EVENTS are not kept for a stalled
- * process, because they happen outside of it, for example in a worker. */
+ * process, because they happen outside of that process, for example in a worker. */
 bool world_hold(struct world *w, struct event *e) {
     if (is_of_network(e->type)) {
         struct sim_node *n = &w->nodes[e->conn->node];
@@ -138,8 +138,8 @@ bool world_hold(struct world *w, struct event *e) {
     return n->up && n->inc == e->inc && n->stalled_until != 0 && keep(&n->held, e);
 }
 
-/* Queues the kept events for now. Each event keeps its old sequence number, so it happens before
- * events of the same time that were queued later. */
+/* Queues the kept events for the present time. Each event keeps its old sequence number, so it
+ * happens before events of the same time that were queued later. */
 void world_release(struct world *w, struct held *held) {
     size_t count = held->count;
     held->count = 0;

@@ -4,13 +4,15 @@
  *     world.c     the clock, random numbers, the queue of events, events that are kept for later
  *     network.c   connections: streams of bytes that arrive late, in pieces, or not at all
  *     hosts.c     processes that host a coordinator (the real one, with real sessions)
- *     nodes.c     nodes: the real member and the real node policy (agent/node)
- *     workers.c   workers: small models of programs with real pages
+ *     nodes.c     nodes: the real member and the real code of agent/node
+ *     workers.c   workers: small models of programs; each has a real struct channel_page
  *     faults.c    the faults that are injected: crashes, cuts, stalls, elections, signals
  *     checks.c    the invariants that must hold in spite of all faults
  *
- * All times are in milliseconds. Each node and each host has a clock of its own, which begins at
- * another value and is up to 2 % fast or slow. world.now is the time of the world's clock. */
+ * In the simulator, a host is a process that hosts a coordinator.
+ *
+ * All times are in milliseconds. Each node and each host has a clock of its own, which begins at a
+ * random value and is up to 2 % fast or slow. world.now is the time of the world's clock. */
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
@@ -29,8 +31,8 @@
 
 #define NODES_MAX   7
 #define WORKERS_MAX 3
-#define HOSTS_MAX   2 /* the number of hosts that can run at the same time: an old coordinator and
-                       * its successor */
+#define HOSTS_MAX   2 /* the most hosts that run at the same time: an old coordinator and its
+                       * successor */
 #define ROUNDS_MAX  512
 #define CHANGES_MAX 2048
 
@@ -47,13 +49,14 @@
 #define KILL_TIME   5    /* the most milliseconds that a process takes to die of SIGKILL */
 #define CHAOS_TIME  12000
 #define NOTICE_MAX  1500 /* the most milliseconds of notice before a change */
-#define NEEDS_MAX   400  /* the most milliseconds that workers request in addition to the notice */
-#define KILLED_TIME 200  /* equal to KILLED_MS of rendezvous/coordinator/charge.c */
+#define NEEDS_MAX   400  /* the most milliseconds that a worker requests beyond the notice */
+#define KILLED_TIME 200  /* milliseconds that a node has to leave after its worker was killed:
+                          * KILLED_MS of rendezvous/coordinator/charge.c */
 #define DUMP_TIME   50   /* the most milliseconds that a worker takes to write a flight record */
 
 /* ---- events ---- */
 
-/* The types of events: X(NAME, text), where the text is for the story that --verbose prints. */
+/* The types of events: X(NAME, text). event_name() returns the text. */
 #define EVENTS(X)                                                                                  \
     X(NODE_TIMER, "timer")                                                                         \
     X(HOST_TIMER, "timer")                                                                         \
@@ -92,19 +95,21 @@ struct event {
     int64_t at;
     uint64_t seq;
     enum event_type type;
-    int what;            /* EV_ACT: an enum act; EV_PACKET: an enum packet (both in workers.c) */
-    int node, inc;       /* the node of the event, or -1, and its sim_node.inc */
+    int what; /* in EV_ACT: an enum act; in EV_PACKET: an enum packet (both in workers.c) */
+    int node, inc;       /* index of the node to which the event happens, or -1; and that
+                          * node's sim_node.inc at the time of queueing */
     int worker;
-    uint64_t id;         /* sim_worker.life; for EV_GRACE_OVER and EV_GONE: sim_node.grace_gen */
-    struct host *host;   /* the host of the event, or NULL */
+    uint64_t id;         /* in events of a worker: its sim_worker.life at the time of queueing; in
+                          * EV_GRACE_OVER and EV_GONE: sim_node.grace_gen at that time */
+    struct host *host;   /* the host to which the event happens, or NULL */
     int host_id;         /* host.id at the time of queueing */
     struct conn *conn;
     char *bytes;         /* only for EV_BYTES; freed after the event */
     size_t len;
 };
 
-/* Events for a process that is stalled or cut off, in order. They happen when the process runs
- * again or can be reached again. */
+/* The events that are kept for a process that is stalled or cut off, in the order in which they
+ * came. They happen when the process runs again or can be reached again. */
 struct held {
     struct event *events;
     size_t count, cap;
@@ -119,11 +124,14 @@ struct conn {
     int node, node_inc;
     struct host *host;
     int host_id;
-    bool connected, failed;    /* true once the node knows that connecting succeeded, or failed */
-    bool node_open, host_open; /* true until the node, or the host, closes its end */
-    bool fin_sent;             /* true once the host sends no more; it still reads */
+    /* connected: true once the node knows that it is connected; failed: true once it knows that the
+     * host has refused it, or once it has hung up */
+    bool connected, failed;
+    bool node_open, host_open; /* node_open: true until the node closes its end; host_open: true
+                                * until the host closes its end */
+    bool fin_sent; /* true once the host has closed its direction; the host still reads */
     bool is_reset;             /* true after a reset: bytes under way do not arrive */
-    /* true once the end to which a direction leads knows, or will know, of the reset */
+    /* by direction: true once EV_RESET is queued for the end that receives in this direction */
     bool reset_known[2];
     bool hung_up_by_lease;     /* true if the coordinator closed the connection when the node's
                                 * lease ended */
@@ -139,52 +147,63 @@ struct conn {
 struct host {
     struct world *w;
     bool up;
-    int id;                /* a number that each start of a host gets, beginning at 1 */
-    int64_t stalled_until; /* time at which a stalled host runs again; 0: it is not stalled */
+    int id;                /* number of this start of the host, counted over both hosts from 1 */
+    int64_t stalled_until; /* time at which a stalled host runs again; 0 if the host is not
+                            * stalled */
     int64_t offset, ppm, timer_at;
     struct held held;
     struct coordinator *coordinator;
     struct host_session_terms terms;
     struct conn *unsent[NODES_MAX * 8]; /* connections with output that is not sent yet */
     size_t unsent_count;
-    bool may_form;         /* true: the host may form rounds; an elected host can lose this right */
-    bool forming;          /* true if this event has formed a round that is not checked yet */
-    bool is_superseded;    /* another host has rebuilt its last round */
-    bool closes;           /* true from the end of the hosting node until other nodes were told */
-    int failed_record;     /* index in history.rounds of a failure not yet charged; -1: none */
-    int64_t failed_at;     /* time of failed_record's first FAILED, by the host's clock */
+    bool may_form;         /* true if the host has the right to form rounds; an elected host can
+                            * lose this right */
+    bool forming;          /* true if a round was formed in this event and check_round_formed() has
+                            * not checked it yet */
+    bool is_superseded;    /* true if another host has rebuilt the last round of this host */
+    bool closes; /* true once the hosting node has ended; the host itself ends CLOSE_TIME later */
+    int failed_record;     /* index in history.rounds of the last failed round, while it is open
+                            * whether its failure is charged; else -1 */
+    int64_t failed_at;     /* time of the first FAILED for the round failed_record, by the host's
+                            * clock */
     bool failed_alone;     /* true if only the failed node had a seat at failed_at */
-    bool failure_excused;  /* true if a node of failed_record has left or was lost since */
-    /* time at which the announced change must be over, by the host's clock; CR_FOREVER: none */
+    bool failure_excused;  /* true if a node of the round failed_record has left or was lost after
+                            * the failure, or if the round was rebuilt */
+    /* time (the host's clock) at which the announced change must be over; CR_FOREVER if no change
+     * is announced */
     int64_t change_until;
 };
 
 /* ---- workers ---- */
 
 struct sim_worker {
-    bool alive, reported; /* reported: the node knows of the exit, or nothing was started */
+    bool alive, reported; /* reported: true if the node knows of the process's exit, or if no
+                           * process was started */
     bool kept;
     uint64_t life;        /* number of processes started as this worker so far */
     int record;           /* index in history.rounds of the worker's round */
     int signal_sent, exit_code;
-    int missed_node, missed_in; /* the ended node that the worker will miss, and the round of both
-                                 * (an index) */
-    int symptom_of;       /* index of the node whose end made this worker fail; -1: none */
-    int64_t dies_at;      /* time of the process's death; CR_FOREVER: not known yet */
+    /* index of the ended node whose workers no longer answer this worker, and index in
+     * history.rounds of the round in which this happens */
+    int missed_node, missed_in;
+    int symptom_of; /* index of the node whose end made this worker fail; -1 if no node's end did */
+    int64_t dies_at;      /* time of the process's death; CR_FOREVER if it is not known yet */
 
     /* ---- habits of the program, drawn at the start ---- */
     bool has_channel, ignores_term, writes_dumps;
-    int64_t step_ms; /* milliseconds for one step; 0: the program counts no steps */
+    int64_t step_ms; /* milliseconds for one step; 0 if the program counts no steps */
 
     /* ---- progress of the program ---- */
     struct channel_page page;
-    uint64_t steps, most_steps; /* steps made so far, and the number of steps after which it
-                                 * pauses */
+    uint64_t steps, most_steps; /* steps made so far in this round, and the number of steps after
+                                 * which the worker pauses */
     int64_t step_since;  /* time at which the current step began */
-    bool hangs, waits;   /* hangs: makes no step; waits: is inside crunrt_rejoin() */
-    uint64_t change;     /* id of the change that the worker was told; 0: none */
-    uint64_t agreed;     /* agreed step of that change; 0: not known yet */
-    int64_t stops_at;    /* time at which the agreed step will be made */
+    bool hangs, waits;   /* hangs: true if it makes no steps; waits: true if it is inside
+                          * crunrt_rejoin() */
+    uint64_t change;     /* id of the last change that the agent has announced to the worker; 0 if
+                          * there is none in this round */
+    uint64_t agreed;     /* agreed step of that change; 0 if the worker does not know it yet */
+    int64_t stops_at;    /* time at which the worker will have made the agreed step */
 };
 
 /* ---- nodes ---- */
@@ -192,9 +211,10 @@ struct sim_worker {
 struct sim_node {
     struct world *w;
     int index;
-    bool up, ended, finished; /* ended: the member has reported the end of the job */
-    bool cut[2]; /* bytes of this direction do not arrive before the cut ends */
-    int inc; /* number of starts of the launcher so far */
+    bool up, ended, finished; /* up: the launcher runs; ended: the member has reported the end of
+                               * the job; finished: the node has requested its action `finish` */
+    bool cut[2]; /* by direction: true if bytes do not arrive before the cut ends */
+    int inc; /* number of starts of this node's launcher so far */
     int64_t stalled_until, resumed_at;
     int64_t offset, ppm, timer_at;
     struct held held;
@@ -208,40 +228,45 @@ struct sim_node {
     bool stopping;         /* true from workers_stop() until all stopped processes are gone */
     uint64_t grace_gen;    /* number of calls of workers_stop() so far */
     int64_t fate_at;       /* time at which the workers of this round end by themselves */
-    int fate_worker;       /* index of the worker that then fails; -1: all succeed */
-    int64_t step_limit;    /* the workers' step timeout in milliseconds; 0: none */
+    int fate_worker; /* index of the worker that fails at fate_at; -1 if all workers succeed */
+    int64_t step_limit;    /* the workers' step timeout in milliseconds; 0 if they have none */
 
     int record;            /* index in history.rounds of the node's round; -1 before the first */
-    uint64_t round, incarnation; /* incarnation: of that round's run; 0 before the first round */
+    uint64_t round, incarnation; /* number of that round; and the incarnation of its run, 0 before
+                                  * the first round */
     uint32_t group_rank, restarts_seen;
     uint64_t epoch_seen;
     uint32_t failures;     /* number of workers that failed in this round without a signal of the
                             * agent */
-    /* time at which the launcher died, was cut off or was told to end, or CR_FOREVER */
+    /* time at which the launcher died, was cut off or was told to end; CR_FOREVER if none of these
+     * has happened */
     int64_t gone_at;
-    bool ends_in_pieces; /* true if its workers are signalled before its launcher */
+    bool ends_in_pieces; /* true if the node is being ended by separate signals: one to a worker,
+                          * one to the launcher */
     bool failed_told, gave_notice;
     int64_t notice_until;
-    int64_t answer;        /* the step that the node answered to a change; -2: no answer in this
-                            * round */
+    /* the step that the node has answered to the announced change; -1 if none of its workers counts
+     * steps; -2 if it has answered no change in this round */
+    int64_t answer;
 };
 
 /* ---- what the checks record ---- */
 
 struct round_record {
-    int host_id; /* the host that has formed it, or that has rebuilt it later */
+    int host_id; /* id of the host that has formed the round, or that has rebuilt it later */
     bool is_rebuilt;
     uint64_t round;
-    int64_t formed_at, superseded_at; /* superseded_at: CR_FOREVER for the newest round */
+    int64_t formed_at, superseded_at; /* superseded_at: time at which a newer round superseded this
+                                       * one; CR_FOREVER if none has */
     uint32_t group, restart_count;
     uint16_t port;
-    int node[NODES_MAX];             /* index of the node, by group rank; -1: not sent to a node
-                                      * yet */
-    struct rdzv_round told[NODES_MAX]; /* the round as sent, by group rank; without master_addr */
+    int node[NODES_MAX];             /* by group rank: index of the node; -1 until the round is sent
+                                      * to a node */
+    struct rdzv_round told[NODES_MAX]; /* by group rank: the round as it was sent; its master_addr
+                                        * is set to NULL */
     unsigned succeeded;              /* a bit for each group rank whose node has reported success */
-    int64_t failed_at;               /* time of the first worker's failure, or CR_FOREVER */
-    bool failed_by_itself;           /* true if a worker failed for another reason than a node's
-                                      * end */
+    int64_t failed_at; /* time of the first failure of a worker; CR_FOREVER if none has failed */
+    bool failed_by_itself; /* true if a worker failed for another reason than the end of a node */
     unsigned symptoms_of;            /* a bit for each node whose end made a worker of another node
                                       * fail */
 };
@@ -256,8 +281,9 @@ struct candidate {
 /* What the checks have recorded about one change. */
 struct change_record {
     int host_id;
-    uint64_t id, step;  /* step: the agreed step; 0: not known yet */
-    int64_t top_answer; /* the largest step that a node has answered */
+    uint64_t id, step;  /* step: the agreed step; 0 until it is known */
+    int64_t top_answer; /* the largest step that a node has answered; -1 if no node has answered a
+                         * step */
 };
 
 struct history {
@@ -272,7 +298,7 @@ struct history {
 
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
-    uint64_t resumed, rebuilt, restarts; /* RESUMEs; rebuilt rounds; restarts of a host */
+    uint64_t resumed, rebuilt, restarts; /* RESUMEs received; rounds rebuilt; restarts of a host */
     uint64_t symptoms, charged, excused, refunded, killed;
 };
 
@@ -292,17 +318,20 @@ struct world {
     int events_now;     /* number of events at the time `now` so far */
     int64_t checked_at; /* time of the last check of the time limits */
     bool calm;          /* true once no more faults are injected */
-    /* the only faults are resets and short restarts of the host, which must stop no worker */
+    /* true if the only faults are resets and short restarts of the host, which must stop no
+     * worker */
     bool only_resets;
-    int64_t last_reset; /* time of the last fault; a further one within two leases is left out */
+    int64_t last_reset; /* time of the last fault; with only_resets, a fault within two leases after
+                         * it is left out */
     bool verbose, failed;
 
     /* ---- the job ---- */
     int node_count, min_nodes, max_nodes, max_restarts;
-    int host_with_node; /* index of the node that hosts the coordinator; -1: no node does */
-    bool elected;       /* true if coordinators are elected, so that another can take over */
-    int64_t wait_ms;    /* milliseconds that a node waits for a coordinator that is gone */
-    bool skips_last_call; /* only the first round of a run has a last call */
+    int host_with_node; /* index of the node that hosts the coordinator; -1 if no node does */
+    bool elected; /* true if coordinators are elected; then one host can take over from the other */
+    int64_t wait_ms;    /* milliseconds that a node waits for a coordinator that is gone; -1: the
+                         * default of member.h */
+    bool skips_last_call; /* true if only the first round of a run has a last call */
     int64_t notice_ms;  /* milliseconds of notice before a change that lets a node join */
 };
 
@@ -319,20 +348,23 @@ uint64_t rnd64(struct world *w);
 int64_t rnd(struct world *w, int64_t below); /* returns 0 to below - 1 */
 bool chance(struct world *w, int percent);
 
-/* clock_shows() returns what a process's clock shows now. clock_when() returns the time of the
- * world's clock at which the process's clock will first show `when`. */
+/* Two functions for the clock of a process, which is described by `offset` and `ppm`. clock_shows()
+ * returns what this clock shows now. clock_when() returns the time of the world's clock at which
+ * this clock first shows `when`; or world.now, if that time has passed. */
 int64_t clock_shows(const struct world *w, int64_t offset, int64_t ppm);
 int64_t clock_when(const struct world *w, int64_t when, int64_t offset, int64_t ppm);
 int64_t node_now(const struct sim_node *n);
 int64_t host_now(const struct host *h);
 
-void world_push(struct world *w, struct event e); /* orders the event after those of the same
-                                                   * time */
+void world_push(struct world *w, struct event e); /* queues the event, after the queued events of
+                                                   * the same time */
 struct event world_pop(struct world *w);
-/* Call this before an event is handled. If the process of the event is stalled or cut off, it keeps
- * the event for world_release() and returns true. */
+/* Call this before an event is handled. If the process to which the event happens is stalled or cut
+ * off, this function keeps the event for world_release() and returns true. Otherwise it returns
+ * false. */
 bool world_hold(struct world *w, struct event *e);
-void world_release(struct world *w, struct held *held); /* queues the kept events for now */
+/* queues the kept events for the time `now` */
+void world_release(struct world *w, struct held *held);
 void world_clear(struct world *w);
 const char *event_name(enum event_type type);
 
@@ -341,10 +373,10 @@ const char *event_name(enum event_type type);
 bool conn_is_local(const struct conn *c);
 struct conn *network_connect(struct sim_node *n); /* queues EV_CONNECTED or EV_REFUSED */
 void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* clears `bytes` */
-void network_close(struct conn *c, enum direction dir); /* `dir` names the end that receives
-                                                         * EV_CLOSED */
-/* Resets the connection. `sides` has a bit for each direction whose receiving end learns of it at
- * once; the other end learns of it when it sends. */
+/* closes the end that sends in the direction `dir`; the other end receives EV_CLOSED */
+void network_close(struct conn *c, enum direction dir);
+/* Resets the connection. `sides` has a bit for each direction whose receiving end learns of the
+ * reset at once. The other end learns of the reset when it sends. */
 void network_reset(struct conn *c, int sides);
 void network_clear(struct world *w);
 
@@ -356,18 +388,21 @@ void host_depose(struct host *h);
 void host_abandon(struct host *h, const char *why);
 void host_close(struct host *h); /* call this when the hosting node ends */
 void host_stall(struct host *h, int64_t until);
-bool host_serves(const struct conn *c); /* true if the start of the host to which `c` leads still
+bool host_serves(const struct conn *c); /* returns whether the host process to which `c` leads still
                                          * runs */
 void host_connected(struct conn *c);
 void host_bytes(struct conn *c, const char *bytes, size_t len);
 void host_closed(struct conn *c, enum rendezvous_loss how);
-void host_restart(struct host *h); /* as when a crun-agent gets SIGTERM and is started again */
+void host_restart(struct host *h); /* ends the host and starts it again later, as when a crun-agent
+                                    * gets SIGTERM and is started again */
 void host_timer(struct host *h);
 void host_session_timer(struct conn *c);
 void host_operate(struct host *h, int node, uint32_t kind);
-/* Call this when the election no longer confirms that the host leads, and when it does again. */
+/* Call this with false when the election no longer confirms that the host leads, and with true when
+ * the election confirms that again. */
 void host_may_form(struct host *h, bool may_form);
-void host_after_event(struct host *h); /* sends the output of this event and sets the timer */
+/* sends what the host has written into its sessions during this event, and sets its timer */
+void host_after_event(struct host *h);
 
 /* ---- nodes.c ---- */
 
@@ -384,8 +419,8 @@ void node_after_event(struct sim_node *n);
 
 /* ---- workers.c ---- */
 
-/* The actions that the node policy requests of its processes and channels. `arg` is the struct
- * sim_node. */
+/* The actions of struct node_actions (agent/node/node.h) on processes and channels. `arg` is the
+ * struct sim_node. */
 int workers_start(void *arg, bool *starts);
 int workers_hand_over(void *arg, uint32_t worker);
 void workers_stop(void *arg, int signum, int64_t grace_ms);
@@ -398,13 +433,14 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id);
 void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out);
 
 void workers_die_with_agent(struct sim_node *n, bool silently);
-/* Ends a worker of the node by a signal from outside in `in` ms, as when the whole node is ended.
- * Some workers of other nodes fail soon after that. */
+/* After `in` ms, ends one worker of the node by a signal that the agent has not sent, as when
+ * somebody ends the whole node. Some workers of other nodes fail soon after that. */
 void workers_kill_one(struct sim_node *n, int64_t in);
-/* Call this when node `n` ends. It makes some workers of the other nodes in the round fail after a
+/* Call this when node `n` ends. Some workers of the other nodes in the round then fail after a
  * while, because the workers of `n` no longer answer them. */
 void workers_notice_end_of(struct sim_node *n);
-void workers_finish(struct sim_node *n); /* makes all workers that are not parked succeed now */
+void workers_finish(struct sim_node *n); /* lets all workers that are not parked end with exit code
+                                          * 0 */
 void worker_dies(struct sim_node *n, const struct event *e);
 void worker_acts(struct sim_node *n, const struct event *e);
 void worker_exit_reported(struct sim_node *n, const struct event *e);
@@ -424,7 +460,8 @@ void check_step(struct world *w, struct sim_node *touched);
 void check_calm(struct world *w);
 void check_finished(struct world *w);
 
-/* Call these when the coordinator forms or sends a round, handles a change, charges a restart. */
+/* Call these when the coordinator forms or sends a round, or handles a change. Call check_charge()
+ * after every event of the coordinator. */
 void check_store_opened(struct host *h, uint64_t round);
 void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_round *m);
 void check_round_formed(struct host *h);
@@ -433,10 +470,10 @@ void check_change_answered(struct host *h, const struct rdzv_change_answer *m);
 void check_change_set(struct host *h, const struct rdzv_change_at *m);
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m);
-/* Call this when a node leaves, or the coordinator has lost its connection. */
+/* Call this when a node leaves, or when the coordinator counts the node as lost. */
 void check_node_gone(struct host *h, const struct conn *c);
 
-/* Call these when a node receives a round or the end of the job. */
+/* Call these when a node receives a stop, a round or the end of the job. */
 void check_stop_heard(struct sim_node *n, const char *why);
 void check_round_heard(struct sim_node *n, const struct rdzv_round *m);
 void check_end_heard(struct sim_node *n, int outcome);
