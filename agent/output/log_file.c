@@ -68,6 +68,15 @@ static uint64_t part_max(const struct log_file *f, const struct log_part *p) {
     return p == &f->first ? f->max / 2 : f->max / 4;
 }
 
+/* Returns how many bytes end the line that a part of `used` bytes has begun: up to its newline, or
+ * all bytes if the newline has not come yet. Returns 0 if the part would exceed its size `max` by
+ * more than LINE_REST_MAX. */
+static size_t rest_of_line(const char *data, size_t len, uint64_t used, uint64_t max) {
+    const char *lf = memchr(data, '\n', len);
+    size_t rest = lf != NULL ? (size_t) (lf - data) + 1 : len;
+    return used + rest <= max + LINE_REST_MAX ? rest : 0;
+}
+
 /* Returns how many of the `len` bytes to append to the current part: as many as its size allows,
  * and whole lines if possible. Returns 0 if the next part has to begin first. */
 static size_t fitting(struct log_file *f, const char *data, size_t len) {
@@ -77,6 +86,7 @@ static size_t fitting(struct log_file *f, const char *data, size_t len) {
     if (f->max == 0 || room >= len) return len;
     const char *lf = memrchr(data, '\n', room);
     if (lf != NULL) return (size_t) (lf - data) + 1;
+    if (p->is_mid_line && used > 0) return rest_of_line(data, len, used, max);
     /* no line end fits: the line goes to the next part, unless this part is empty. An empty part
      * takes as much of the line as fits, but at least one byte */
     return used > 0 ? 0 : room > 0 ? room : 1;

@@ -20,6 +20,7 @@
 
 /* One file on disk, with the bytes [from, to) of the stream. */
 struct log_part {
+    bool is_mid_line; /* true if the last byte of the part is not a newline */
     int fd; /* -1 if this part does not exist */
     uint64_t from, to;
     uint64_t head; /* length in bytes of the line that says which bytes of the stream follow in the

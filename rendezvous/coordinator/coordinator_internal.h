@@ -271,6 +271,9 @@ void joining_failed(struct coordinator *c, int64_t now_ms);
 
 /* ---- resuming.c ---- */
 
+/* Call this when the JOIN of a node has come that has missed ROUND of the running round. It sends
+ * ROUND again, and the change that is announced, if there is one. */
+void resuming_repeat_round(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s);
 /* Call this with each JOIN on a new connection. A node keeps its seat of an earlier connection if
  * its workers are gone after STOP, or if it has missed ROUND: in these cases gives the seat to this
  * connection and returns it. In all other cases returns NULL. */

@@ -93,9 +93,7 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
         (void) coordinator_receive(c, now_ms, s, &m, &err);
         return s;
     }
-    bool is_own = c->store.port != 0; /* true: this coordinator has formed the round */
-    bool missed_round = is_own && s->state == SEAT_RUNNING && j->rounds_seen <= c->round;
-    if (!missed_round || c->phase != COORDINATOR_RUNNING) return NULL;
+    if (!has_missed_round(c, s, j->rounds_seen)) return NULL;
     take_seat_back(c, now_ms, s, peer, j->connection);
     resuming_repeat_round(c, now_ms, s);
     return s;

@@ -12,6 +12,10 @@
 
 #define OUT_OF_MEMORY "out of memory"
 
+/* bytes for which each buffer has memory from the beginning: a few of the largest frames, which is
+ * more than a turn queues, so that a lack of memory does not end the connection */
+#define QUEUE_ROOM (4 * RDZV_FRAME_MAX)
+
 struct local_way {
     struct way way;
     struct host_peer *peer; /* the coordinator's end of the connection; NULL = not connected */
@@ -22,6 +26,7 @@ struct local_way {
     const char *lost;
     struct cr_buffer greeting;
     struct cr_buffer to_host, to_member;
+    struct cr_buffer spare; /* empty; replaces a buffer while its bytes are delivered */
     uv_idle_t turn;         /* active while on_turn() has something to do */
 };
 
@@ -62,18 +67,30 @@ static void open_peer(struct local_way *l) {
     else l->way.events->on_lost(l->way.arg, RENDEZVOUS_BROKEN, OUT_OF_MEMORY);
 }
 
+/* Takes the bytes out of the queue, which then has the spare buffer: while the bytes are delivered,
+ * others may be queued. */
+static struct cr_buffer take(struct local_way *l, struct cr_buffer *queue) {
+    struct cr_buffer data = *queue;
+    *queue = l->spare;
+    l->spare = (struct cr_buffer){0};
+    return data;
+}
+
+static void give_back(struct local_way *l, struct cr_buffer *data) {
+    cr_buffer_clear(data);
+    l->spare = *data;
+}
+
 static void bring_to_host(struct local_way *l) {
-    struct cr_buffer data = l->to_host;
-    l->to_host = (struct cr_buffer){0};
+    struct cr_buffer data = take(l, &l->to_host);
     if (l->peer != NULL) host_peer_receive(l->peer, data.data, data.len);
-    cr_buffer_done(&data);
+    give_back(l, &data);
 }
 
 static void bring_to_member(struct local_way *l) {
-    struct cr_buffer data = l->to_member;
-    l->to_member = (struct cr_buffer){0};
+    struct cr_buffer data = take(l, &l->to_member);
     l->way.events->on_data(l->way.arg, data.data, data.len);
-    cr_buffer_done(&data);
+    give_back(l, &data);
 }
 
 static void report_lost(struct local_way *l) {
@@ -134,6 +151,7 @@ static void on_turn_closed(uv_handle_t *handle) {
     cr_buffer_done(&l->greeting);
     cr_buffer_done(&l->to_host);
     cr_buffer_done(&l->to_member);
+    cr_buffer_done(&l->spare);
     way_closed(&l->way);
 }
 
@@ -148,6 +166,14 @@ const struct way_kind way_local = {
 struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host) {
     struct local_way *l = calloc(1, sizeof(*l));
     if (l == NULL) return NULL;
+    if (cr_buffer_reserve(&l->to_host, QUEUE_ROOM) < 0 ||
+        cr_buffer_reserve(&l->to_member, QUEUE_ROOM) < 0 ||
+        cr_buffer_reserve(&l->spare, QUEUE_ROOM) < 0) {
+        cr_buffer_done(&l->to_host);
+        cr_buffer_done(&l->to_member);
+        free(l);
+        return NULL;
+    }
     l->way = (struct way){.kind = &way_local, .loop = loop, .host = host};
     (void) uv_idle_init(loop, &l->turn);
     l->turn.data = l;
