@@ -60,7 +60,7 @@ typedef unsigned long long cuda_pointer; /* CUdeviceptr */
 #define CUDA_STREAM_NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
 #define CUDA_EVENT_NO_TIMING     2 /* CU_EVENT_DISABLE_TIMING */
 #define CUDA_MEMORY_TYPE         2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
-#define CUDA_PAGEABLE_ACCESS     88 /* the number of CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS */
+#define CUDA_PAGEABLE_ACCESS     88 /* CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS of cuda.h */
 #define CUDA_INVALID_VALUE       1
 #define CUDA_STUB_LIBRARY        34
 #define CUDA_OLD_DRIVER          35 /* cudaErrorInsufficientDriver, from CUDA 13's stub library */

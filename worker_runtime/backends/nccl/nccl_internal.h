@@ -56,8 +56,8 @@ struct nccl_state {
      * the thread is in no call), when it began, its timeout and its deadline, all three in ms. */
     const char *phase;
     int64_t call_began_ms, call_timeout_ms, call_deadline_ms;
-    struct cr_error failure; /* why the overseer has aborted the communicator; code 0 if it
-                                 * has not */
+    struct cr_error failure; /* why the overseer has aborted the communicator; code 0 if it has
+                              * not */
     /* list of the launches that are not known to be complete, the oldest first */
     struct launch *oldest, *newest;
     struct launch *spare;             /* list of launches that can be used again */
