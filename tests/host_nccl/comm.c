@@ -224,8 +224,7 @@ static ncclResult_t wait_for_kernels(ncclComm_t c) {
     host_lock();
     host_op_unref(last);
     while (atomic_load(&c->graphs) > 0)
-        /* NCCL's commDestroySync() waits for the graphs, too; it counts them in localPersistentRefs
-         */
+        /* as NCCL's commDestroySync(), which counts the graphs in localPersistentRefs */
         host_wait_change();
     host_unlock();
     return ncclSuccess;

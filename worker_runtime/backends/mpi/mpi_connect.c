@@ -3,7 +3,8 @@
  * MPI may number the processes differently from the group, and by mistake the ranks of one group
  * may belong to several MPI jobs. So each rank writes its rank in MPI_COMM_WORLD to the store, and
  * proves it by an MPI message (a greeting) to the next rank of the group. MPI_Comm_create_group()
- * has no timeout, so it is called only after all ranks have been greeted. */
+ * has no timeout, so a rank calls it only after it has read the records of all ranks and has got
+ * the greeting of the previous rank. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "base/clock.h"

@@ -31,7 +31,7 @@ void mpi_enter(void);
 void mpi_leave(void);
 
 /* Records that some operation of this process did not end. After that the backend does not call
- * MPI_Finalize() at the end of the process, because it could wait forever. */
+ * MPI_Finalize() at the end of the process, because MPI_Finalize() could wait forever. */
 void mpi_note_unfinished(void);
 bool mpi_has_unfinished(void);
 

@@ -159,7 +159,7 @@ static void fail_state(struct nccl_state *s, const struct cr_error *cause) {
 }
 
 /* Call this with the lock held. Checks one state, and aborts its communicator after a failure. The
- * lock is released while the store and NCCL are asked. */
+ * lock is not held during requests to the store and calls of NCCL. */
 static void check(struct nccl_state *s, int64_t now) {
     struct cr_error cause = {0};
     bool is_in_call = s->phase != NULL, looks = must_look(s, now);
