@@ -1,12 +1,13 @@
-/* One rank of the tests in tests/gpu/check_gpu.py that are about streams and time, on a real GPU:
- * gpu_streams MODE. It prints "ok …" or an error text. MODE selects the test:
+/* One rank of the tests in tests/gpu/check_gpu.py that are about streams and time, on a real GPU.
+ * Usage: gpu_streams MODE. It prints "ok …" or an error text. MODE selects the test:
  *
  *   types     all-reduce, broadcast and all-gather in every data type, and every reduction
  *   order     a copy, an operation and a copy on one stream, for each kind of stream
- *   stuck     a host function that blocks the stream: the operation behind it must time out
- *   graph     operations in a CUDA graph, launched several times
+ *   stuck     a host function blocks the stream: the operation behind it must time out
+ *   graph     operations in a CUDA graph, which is launched several times
  *   cycles    200 groups that are made, used and destroyed; every tenth is aborted
- *   cost      host time of one asynchronous operation, beside the same calls made by hand */
+ *   cost      host time of an asynchronous operation, compared with direct calls of CUDA and NCCL
+ */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>
@@ -39,8 +40,8 @@ static crunrt_group *open_group(int64_t timeout_ms) {
     return g;
 }
 
-/* Waits for the device, because cudaMemset() returns before it is done and the tests use streams
- * that do not wait for the default stream. */
+/* Returns new device memory that contains zeros. cudaMemset() returns before it is done, and the
+ * tests' streams do not wait for the default stream, so this function waits for the device. */
 static void *zeros(size_t bytes) {
     void *p = NULL;
     require(cudaMalloc(&p, bytes) == cudaSuccess, "cudaMalloc");
@@ -128,8 +129,10 @@ static int64_t now_ns(void) {
     return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* First the stream goes on in time, and after that it does not go on before the operation has timed
- * out. The abort waits for the device, so the stream must go on soon after. */
+/* Blocks a stream twice with a host function, and starts an operation behind it. The first time,
+ * the stream is released before the operation's timeout, and the operation must succeed. The second
+ * time, the stream is released after the timeout, and the operation must fail. The stream must be
+ * released even then, because the abort waits for the device. */
 static void stuck(void) {
     cudaStream_t s = NULL;
     float *x = zeros(N * sizeof(float));
@@ -176,7 +179,8 @@ static void graph(void) {
     require(cudaGraphInstantiate(&exec, g, 0) == cudaSuccess, "instantiate");
     float want = 1;
     crunrt_op barrier = CRUNRT_OP_INIT;
-    barrier.stream = s; /* orders the barrier after the graph, as on all ranks */
+    /* the barrier runs on the graph's stream, so it comes after the graph on all ranks */
+    barrier.stream = s;
     for (int i = 0; i < 5; i++) {
         require(cudaGraphLaunch(exec, s) == cudaSuccess, "launch");
         want *= (float) size * (float) size;
@@ -198,7 +202,8 @@ static void cycles(void) {
         crunrt_op op = sum_of(x, NULL);
         crunrt_work *work = NULL;
         require(crunrt_group_run(g, &op) == 0, "sum");
-        if (i % 10 == 9) { /* destroyed with an unfinished work, or with one that just ended */
+        /* every tenth group is destroyed with a work that is unfinished or has just ended */
+        if (i % 10 == 9) {
             require(crunrt_group_start(g, &op, &work) == 0, "start");
             aborted++;
         }

@@ -1,8 +1,8 @@
-/* One rank of the tests in tests/gpu/check_gpu.py, on a real GPU: gpu_worker MODE. It prints "ok …"
- * or an error text. MODE selects the test:
+/* One rank of the tests in tests/gpu/check_gpu.py, on a real GPU. Usage: gpu_worker MODE. It prints
+ * "ok …" or an error text. MODE selects the test:
  *
  *   operations   every operation; with one process, the operations that one rank can check
- *   rounds       many groups in sequence; the process must not collect threads or descriptors
+ *   rounds       many groups in sequence; threads and open descriptors must not become more
  *   broken       an operation that cannot end in time, then a new group in the same process
  *   split        uses groups split from the world's communicator, then the world again
  *   rejoin       as "broken", then crunrt_rejoin(), and a world and a split in the next round */
@@ -115,7 +115,8 @@ static void rounds(void) {
            more_threads > 2 || more_files > 4 ? "FAILED" : "ok", more_threads, more_files);
 }
 
-/* Groups are numbered from 0 in each generation. */
+/* Requires that group number `number` was made by a split. The numbers begin with 0 in each
+ * generation. */
 static void require_split(int number) {
     char key[64], *word = NULL;
     void *value = NULL;
@@ -128,7 +129,8 @@ static void require_split(int number) {
     crunrt_free(value);
 }
 
-/* Makes a group of the ranks `members` and checks an all-reduce to which each rank adds 1. */
+/* Makes a group of the ranks members[count], and checks an all-reduce (sum) in which each rank
+ * gives 1. */
 static void use_part(const int *members, int count) {
     crunrt_group *g = NULL;
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
@@ -162,8 +164,8 @@ static void split(void) {
     printf("ok split: 20 groups from the world of %d\n", size);
 }
 
-/* Runs an operation with a timeout so short that it normally expires. Returns -ETIMEDOUT, or 0 if
- * the GPU was quicker than the timeout. */
+/* Runs an operation with a timeout so short that it normally expires. Returns -ETIMEDOUT; or 0 if
+ * the operation was done before its timeout. */
 static int run_without_time(crunrt_group *g, float *a) {
     crunrt_op op = CRUNRT_OP_INIT;
     op.kind = CRUNRT_OP_ALL_REDUCE;

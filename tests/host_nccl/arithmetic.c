@@ -3,19 +3,19 @@
  * Modelled on NCCL 2.28 and 2.30. device/reduce_kernel.h: fp8 is added and multiplied as half and
  * the result is rounded to fp8; half and bfloat16 are computed in their own precision. enqueue.cc,
  * hostToDevRedOp: for floating types the average is the sum of the inputs multiplied by 1/n; for
- * integers it is the sum divided by n. Values too large for fp8 become its largest value, as in the
- * CUDA Math API.
+ * integers it is the sum divided by n. Values too large for fp8 become the largest fp8 value, as in
+ * the CUDA Math API.
  *
- * The ranks are reduced in the order 0, 1, 2 …. NCCL's order depends on its algorithm, so the last
- * bit of a sum may differ from a GPU's. */
+ * The ranks are reduced in the order 0, 1, 2 …. NCCL's order depends on its algorithm, so on a GPU
+ * the last bit of a sum may differ. */
 #include "tests/host_nccl/arithmetic.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-/* The numbers of ncclBfloat16 and of the fp8 types, because the nccl.h of some releases defines
- * their names for CUDA C++ only. */
+/* The numbers of ncclBfloat16 and of NCCL's fp8 types. They are here because the nccl.h of some
+ * releases defines these names for CUDA C++ only. */
 enum { BFLOAT16 = 9, FLOAT8_E4M3 = 10, FLOAT8_E5M2 = 11, TYPES = 12 };
 
 size_t arithmetic_size(ncclDataType_t type) {
@@ -26,9 +26,11 @@ size_t arithmetic_size(ncclDataType_t type) {
 /* ---- half, bfloat16 and fp8, which C lacks ---- */
 
 struct small_float {
-    /* bits of the mantissa, bias of the exponent, stored exponent of the largest finite number */
+    /* number of mantissa bits; bias of the exponent; stored exponent of the largest finite number
+     */
     int mantissa, bias, largest_exponent;
-    /* codes of the largest finite number and of infinity; if infinity is 0, the type saturates */
+    /* codes of the largest finite number and of infinity; an infinity of 0 means that the type has
+     * none, so larger values become the largest finite number */
     uint32_t largest, infinity;
     uint32_t nan, sign; /* code of NaN, and the sign bit */
 };
@@ -53,7 +55,8 @@ static double decode(const struct small_float *f, uint32_t code) {
     return (code & f->sign) != 0 ? -value : value;
 }
 
-/* Returns the code of the number nearest to `value`; of two equally near ones, the even code. */
+/* Returns the code of the number that is nearest to `value`. If two numbers are equally near,
+ * returns the even one of their codes. */
 static uint32_t encode(const struct small_float *f, double value) {
     uint32_t sign = signbit(value) ? f->sign : 0;
     int exponent = 0, smallest = 1 - f->bias;
@@ -139,7 +142,8 @@ double arithmetic_get(ncclDataType_t type, const void *at) {
 
 /* ---- reductions for each type ---- */
 
-/* Computes with unsigned types, because integers must wrap around on overflow. */
+/* Defines a function that reduces two integers. It computes in the unsigned type U, because
+ * integers must wrap around on overflow. */
 #define DEFINE_INTEGER(name, T, U)                                                                 \
     static T combine_##name(const struct arithmetic *how, T a, T b) {                              \
         if (how->kind == ARITHMETIC_PRODUCT) return (T) ((uint64_t) (U) a * (uint64_t) (U) b);     \
@@ -189,8 +193,8 @@ DEFINE_INTEGER(uint64, uint64_t, uint64_t)
 DEFINE_FLOATING(float32, float)
 DEFINE_FLOATING(float64, double)
 
-/* Rounds an intermediate result to the type. An fp8 result is rounded to half first, because the
- * GPU's kernels compute fp8 in half precision. */
+/* Rounds an intermediate result to the type. For fp8 it rounds to half first and then to fp8,
+ * because the GPU's kernels compute fp8 in half precision. */
 static double rounded(const struct small_float *f, size_t size, double value) {
     if (size == 1) value = decode(&half, encode(&half, value));
     return decode(f, encode(f, value));

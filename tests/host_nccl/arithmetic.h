@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Returns the size of an element in bytes, or 0 if there is no such type. */
+/* Returns the size of an element in bytes, or 0 for a number that is no data type. */
 size_t arithmetic_size(ncclDataType_t type);
 
 enum arithmetic_kind {
@@ -14,8 +14,8 @@ enum arithmetic_kind {
     ARITHMETIC_PRODUCT,
     ARITHMETIC_MAX,
     ARITHMETIC_MIN,
-    ARITHMETIC_PRE_MUL_SUM,  /* the sum of the inputs, each multiplied by the scalar */
-    ARITHMETIC_SUM_POST_DIV, /* the sum is divided by the number of ranks */
+    ARITHMETIC_PRE_MUL_SUM,  /* every input is multiplied by the scalar; the products are added */
+    ARITHMETIC_SUM_POST_DIV, /* the inputs are added; the sum is divided by the number of ranks */
 };
 
 struct arithmetic {
@@ -25,15 +25,15 @@ struct arithmetic {
     int ranks;
 };
 
-/* Stores in *out how one of NCCL's predefined operators is computed. Returns false if `op` is not a
- * predefined operator. */
+/* Stores in *out how to compute one of NCCL's predefined operators, for example ncclSum. Returns
+ * false if `op` is not a predefined operator. */
 bool arithmetic_of(ncclRedOp_t op, ncclDataType_t type, int ranks, struct arithmetic *out);
 
 /* Returns the element at an address. */
 double arithmetic_get(ncclDataType_t type, const void *at);
 
-/* Reduces n elements: to[i] is the reduction of from[0][i] … from[ranks - 1][i] in the order of the
- * ranks. Each intermediate result is rounded to the type. */
+/* Sets to[i] to the reduction of from[0][i] … from[ranks - 1][i], in this order, for n elements.
+ * Each intermediate result is rounded to the data type. */
 void arithmetic_reduce(const struct arithmetic *how, void *to, const void *const *from, size_t n);
 
 #endif

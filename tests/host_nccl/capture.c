@@ -1,10 +1,11 @@
 /* Captures streams into CUDA graphs, and launches graphs.
  *
  * Modelled on the CUDA Runtime API manual: "Graph Management", cudaStreamBeginCapture,
- * cudaThreadExchangeStreamCaptureMode, cudaEventQuery (cudaErrorCapturedEvent). A graph is a list
- * of operations in the order of their capture. A launch runs them one after the other in this
- * order, although CUDA may run independent ones at the same time. The end of a capture does not
- * check whether all streams have joined back (cudaErrorStreamCaptureUnjoined). */
+ * cudaThreadExchangeStreamCaptureMode, cudaEventQuery (cudaErrorCapturedEvent). Here a graph is a
+ * list of operations in the order in which they were captured. A launch runs them one after the
+ * other in this order; CUDA may run independent ones at the same time. In contrast to CUDA, the end
+ * of a capture does not check that all streams have joined back (cudaErrorStreamCaptureUnjoined).
+ */
 #include "tests/host_nccl/host.h"
 
 #include <pthread.h>
@@ -77,7 +78,8 @@ struct host_op *host_capture_node(struct host_stream *s, const struct host_work 
 
 void host_capture_invalidate(struct host_graph *g) { g->invalid = true; }
 
-/* Makes a stream take part in a capture, because it waits for an event that was recorded in it. */
+/* Makes a stream capture into graph `g`, because the stream waits for an event of that capture.
+ * Returns false if the stream already captures into another graph. */
 bool host_capture_joins(struct host_stream *s, struct host_graph *g) {
     if (s->capture != NULL) return s->capture == g;
     s->capture = g;
@@ -164,7 +166,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     return invalid ? host_fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
 }
 
-/* LOCKED. Returns whether a stream is captured that waits for the legacy default stream. */
+/* Call this with the lock held. Returns true if `legacy` is a legacy default stream and a blocking
+ * stream of its device is being captured: CUDA then refuses the use of `legacy`. */
 static bool captures_implicitly(const struct host_stream *legacy) {
     for (const struct host_stream *s = host_streams(); s != NULL && legacy->legacy; s = s->next)
         if (s->capture != NULL && !s->non_blocking && s->device == legacy->device) return true;

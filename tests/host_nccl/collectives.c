@@ -79,9 +79,9 @@ static char *piece(const struct call *c, const void *buffer, int rank) {
     return (char *) (uintptr_t) buffer + (size_t) rank * c->count * arithmetic_size(c->type);
 }
 
-/* Adds to the group the sends and receives that make up one call of this rank. In a gather every
- * rank sends one piece to the root; in a scatter the root sends one piece to every rank; in an
- * all-to-all (`gathers` and `scatters` both false) every rank sends one piece to every rank. */
+/* Adds one call of this rank to the group, as sends and receives. In a gather every rank sends one
+ * piece to the root; in a scatter the root sends one piece to every rank; in an all-to-all
+ * (`gathers` and `scatters` both false) every rank sends one piece to every rank. */
 static ncclResult_t add_exchange(const struct call *c, bool gathers, bool scatters) {
     ncclResult_t r = ncclSuccess;
     int own = c->comm->rank;
@@ -102,7 +102,7 @@ static ncclResult_t append(const struct call *c, enum kind kind, enum part_kind 
     return add(c, part, c->send, c->recv, c->root);
 }
 
-/* Carries out one call, as NCCL's ncclEnqueueCheck() does: checks it and adds it to the group. */
+/* Checks one call and adds it to the group, as NCCL's ncclEnqueueCheck() does. */
 static ncclResult_t enqueue(const struct call *c, enum kind kind, enum part_kind part) {
     struct host_fault f = host_call(c->name);
     ncclResult_t r = comm_check(c->comm, c->name);
@@ -219,7 +219,8 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
     if (r != ncclSuccess) return r;
     if ((size_t) op < (size_t) ncclNumOps || i >= comm->own_op_count)
         return nccl_fail(ncclInvalidArgument, "ncclRedOpDestroy : operation is not of this comm");
-    comm->own_ops[i].ranks = 0; /* marks it as destroyed; its number is never used again */
+    /* 0 marks the operator as destroyed; the number of a destroyed operator is never used again */
+    comm->own_ops[i].ranks = 0;
     return ncclSuccess;
 }
 

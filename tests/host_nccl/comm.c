@@ -8,7 +8,7 @@
  *   graph contains operations of the communicator.
  * - commFree does not wait for other ranks, but it frees device memory, which waits for the device.
  * - ncclCommAbort sets the abort flag, and after that frees the communicator as a destroy does.
- * - ncclCommDestroy always blocks, also for non-blocking communicators.
+ * - ncclCommDestroy blocks until the communicator is freed, even if it is a non-blocking one.
  * - initTransportsRank: two ranks on one GPU are an error. */
 #include "tests/host_nccl/comm.h"
 
@@ -21,7 +21,7 @@
 static struct ncclComm *comms; /* list of all communicators, including freed ones */
 static __thread char last_error[256];
 
-/* The nccl backend refuses a library with this symbol unless CRUNRT_ALLOW_FAKE_NCCL=1. */
+/* The nccl backend refuses a library that exports this symbol, unless CRUNRT_ALLOW_FAKE_NCCL=1. */
 HOST_API extern const char fake_nccl[];
 const char fake_nccl[] = "host";
 
@@ -57,8 +57,9 @@ static ncclResult_t state_of(ncclComm_t comm) {
     return state;
 }
 
-/* Returns ncclInProgress even if the work that the call began has already succeeded, so that tests
- * get the same result every time. NCCL may return ncclSuccess in this case. */
+/* Returns the result of a call on a non-blocking communicator; `end` is what group_end() returned.
+ * If the call's work in the background has succeeded already, returns ncclInProgress nevertheless,
+ * so that tests get the same result every time; NCCL may return ncclSuccess in this case. */
 ncclResult_t comm_outcome(ncclComm_t comm, ncclResult_t end) {
     if (end == ncclInProgress && atomic_load(&comm->async) == ncclSuccess) return ncclInProgress;
     return state_of(comm);
@@ -170,8 +171,8 @@ static ncclResult_t run_init(struct job *job) {
     return r;
 }
 
-/* Makes a communicator and adds its init job to the group. Call it between group_start() and
- * group_end(). */
+/* Call this between group_start() and group_end(). Makes a communicator and adds its init job to
+ * the group. */
 static ncclResult_t begin_init(ncclComm_t *out, int size, const ncclUniqueId *id, int rank,
                                const ncclConfig_t *config) {
     if (out == NULL) return nccl_fail(ncclInvalidArgument, "comm argument is NULL");
@@ -190,7 +191,8 @@ static ncclResult_t begin_init(ncclComm_t *out, int size, const ncclUniqueId *id
         return r;
     }
     comm_set_async(c, c->blocking ? ncclSuccess : ncclInProgress);
-    *out = c; /* as in NCCL, the handle is stored before the init is complete */
+    /* as in NCCL, the caller gets the handle before the init is complete */
+    *out = c;
     return ncclSuccess;
 }
 
@@ -222,7 +224,7 @@ static ncclResult_t wait_for_kernels(ncclComm_t c) {
     host_lock();
     host_op_unref(last);
     while (atomic_load(&c->graphs) > 0)
-        /* NCCL's commDestroySync() waits for this, too: its counter is localPersistentRefs */
+        /* as NCCL's commDestroySync(), which counts the graphs in localPersistentRefs */
         host_wait_change();
     host_unlock();
     return ncclSuccess;

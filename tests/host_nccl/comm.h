@@ -1,5 +1,5 @@
 /* Communicators, groups of calls, and kernels of the host NCCL: the declarations that the files of
- * libnccl.so.2 share. In this folder a "group" is a group of calls between ncclGroupStart() and
+ * libnccl.so.2 share. In this folder a "group" is a group of NCCL calls, from ncclGroupStart() to
  * ncclGroupEnd(). */
 #ifndef HOST_NCCL_COMM_H
 #define HOST_NCCL_COMM_H
@@ -17,8 +17,8 @@
 struct group_job;
 
 struct ncclComm {
-    /* COMM_ALIVE until the communicator is freed. The memory is never reused, so that the use of a
-     * freed communicator can be detected. */
+    /* COMM_ALIVE until the communicator is freed. The memory of a freed communicator is never
+     * reused, so this member shows that a program uses a freed communicator. */
     uint64_t magic;
     struct ncclComm *next;
     int rank, size, device;
@@ -26,41 +26,49 @@ struct ncclComm {
     _Atomic int async;      /* the ncclResult_t that ncclCommGetAsyncError() reports */
     _Atomic int abort_flag; /* not 0: kernels and jobs of this communicator must end */
     bool initialised, destroying, finalized, revoked;
-    struct ncclComm *child;      /* the child that is being made, which an abort ends, too */
-    struct group_job *group_job; /* the last non-blocking group, whose thread is not joined yet */
+    struct ncclComm *child;      /* the child communicator that is being made; an abort of this
+                                  * one ends it, too */
+    struct group_job *group_job; /* the last non-blocking group; NULL after group_join() */
     struct peers *peers;
-    struct host_op *last;    /* the last kernel; the next kernel waits for it */
-    struct host_clock clock; /* what is ordered before the end of the last kernel */
+    struct host_op *last;    /* the last kernel, for which the next kernel waits */
+    struct host_clock clock; /* all operations that are ordered before the end of the last kernel */
     pthread_mutex_t running; /* held by the kernel that runs */
-    /* step: exchanges of data that the kernels have made; calls: collectives that they have run */
+    /* step: number of data exchanges that the kernels have made; calls: number of collectives that
+     * the kernels have run */
     uint64_t step, calls;
-    /* connected: all ranks are connected for collectives; sends_to and receives_from: by rank,
-     * whether this rank is connected for messages to or from that rank */
+    /* connected: true if all ranks are connected for collectives; sends_to[r] and receives_from[r]:
+     * true if this rank is connected for messages to rank r, or from rank r */
     bool connected, *sends_to, *receives_from;
     _Atomic int graphs;         /* number of CUDA graphs that contain operations of this
                                  * communicator */
-    struct arithmetic *own_ops; /* the operators that ncclRedOpCreatePreMulSum() made */
+    struct arithmetic *own_ops; /* reduction operators that the program has made with
+                                 * ncclRedOpCreatePreMulSum() */
     size_t own_op_count;
 };
 
-/* Checks a communicator's handle, as NCCL's CommCheck() does. A freed communicator ends the process
- * through host_misuse(). `call` is the function that was called, for messages. */
+/* Checks a communicator's handle, as NCCL's CommCheck() does. Returns ncclSuccess, or
+ * ncclInvalidArgument if `comm` is NULL. If the communicator was freed, ends the process through
+ * host_misuse(). `call` is the name of the function that the program called, for messages. */
 ncclResult_t comm_check(ncclComm_t comm, const char *call);
 
-/* Returns an error if the last non-blocking call of this communicator is still in progress or has
- * failed, as NCCL's ncclCommEnsureReady() does. */
+/* Does what NCCL's ncclCommEnsureReady() does. If the last non-blocking call on the communicator
+ * has succeeded, or the abort flag is set, returns ncclSuccess. If that call is still in progress,
+ * returns ncclInvalidArgument; if it has failed, returns its error. */
 ncclResult_t comm_ready(ncclComm_t comm);
 
 ncclResult_t comm_configure(ncclComm_t comm, const ncclConfig_t *config);
 struct ncclComm *comm_child(ncclComm_t parent); /* makes one with the parent's settings */
 
-/* Waits until all ranks of the communicator have attached to the memory at the address. */
+/* Attaches this rank to the shared memory at the address, and waits until all ranks of the
+ * communicator have done the same. Returns ncclSuccess or an error. */
 ncclResult_t comm_connect(ncclComm_t comm, const struct peers_address *address);
 
-/* Sets the abort flag, also that of a child that is being made. */
+/* Sets the abort flags of the communicator, and of a child that is being made from it, to `value`.
+ */
 void comm_set_abort(ncclComm_t comm, int value);
 
-/* Adds to the group a job that calls `run`, which finalizes, frees or revokes the communicator. */
+/* Adds a job to the group. `run` is the job's function, which finalizes, frees or revokes `comm`.
+ */
 struct job;
 ncclResult_t comm_end(ncclComm_t comm, ncclResult_t (*run)(struct job *job));
 
@@ -71,8 +79,8 @@ ncclResult_t comm_outcome(ncclComm_t comm, ncclResult_t end);
 void comm_set_async(ncclComm_t comm, ncclResult_t result);
 bool comm_aborted(void *comm);
 
-/* Stores the text that ncclGetLastError() returns, and returns `result`. With HOST_NCCL_VERBOSE set
- * it also writes the text to stderr. */
+/* Stores the text that ncclGetLastError() returns, and returns `result`. If HOST_NCCL_VERBOSE is
+ * set, also writes the text to stderr. */
 ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -81,14 +89,14 @@ ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
 /* An init, split, shrink, finalize, revoke or destroy, which a group carries out at its end. */
 struct job {
     struct job *next;
-    ncclComm_t comm; /* the job's result becomes the state of this communicator */
+    ncclComm_t comm; /* the communicator whose state the job's result becomes */
     ncclResult_t (*run)(struct job *job);
-    /* split and shrink: the new communicator, or NULL for a rank that gets none, and where its
-     * handle is stored */
+    /* For split and shrink. child: the new communicator, or NULL on a rank that gets none; out:
+     * where the program wants the child's handle. */
     ncclComm_t child, *out;
     int color, key;               /* split */
-    bool *survivors;              /* shrink: by rank, true for ranks that stay; split: NULL */
-    struct peers_address address; /* init: the memory that the unique id names */
+    bool *survivors;              /* shrink: survivors[r] is true if rank r stays; split: NULL */
+    struct peers_address address; /* init: address of the shared memory, from the unique id */
 };
 
 /* The kinds of operations that a kernel consists of. */
@@ -113,7 +121,7 @@ struct part {
     ncclDataType_t type;
     struct arithmetic how;
     ncclRedOp_t op;
-    int root; /* the root; of a send or receive, the other rank */
+    int root; /* the root of a collective; the other rank of a send or receive */
 };
 
 struct kernel {
@@ -124,25 +132,27 @@ struct kernel {
 
 void group_start(void);
 ncclResult_t group_end(void);
-ncclResult_t group_error(ncclResult_t result); /* if result is an error, the open group fails */
-int group_depth(void);                         /* returns the number of open groups of this
-                                                * thread */
+/* Returns `result`. If it is an error and a group is open, group_end() will fail with it. */
+ncclResult_t group_error(ncclResult_t result);
+/* Returns how many groups of this thread are open (they can be nested). */
+int group_depth(void);
 ncclResult_t group_add_job(struct job *job);
 ncclResult_t group_add_part(ncclComm_t comm, struct part *part, cudaStream_t stream);
 
-/* Joins the thread of the communicator's last non-blocking group, if no other communicator of that
- * group has yet to join it. */
+/* A non-blocking group runs on a thread of its own. Of the group's communicators, the last one to
+ * call this joins that thread; the other calls only count. */
 void group_join(ncclComm_t comm);
 
 /* ---- kernels (kernels.c) ---- */
 
-/* Connects to the ranks that the kernel communicates with. Blocks until they connect, too. */
+/* Connects this rank to the ranks with which the kernel communicates. Blocks until these ranks have
+ * connected, too. */
 ncclResult_t kernel_connect(struct kernel *kernel);
 void kernel_run(void *kernel);
 void kernel_free(void *kernel);
 
-/* Stores in `out` the memory that the kernel reads and writes, at most two ranges per operation.
- * Returns the number of ranges. */
+/* Stores in `out` the memory ranges that the kernel reads and writes, and returns their number. An
+ * operation has at most two ranges. */
 size_t kernel_accesses(const struct kernel *kernel, struct host_access *out);
 
 #endif

@@ -1,10 +1,10 @@
 /* Counters of the host NCCL, and its messages on stderr.
  *
- * The calls of each function of CUDA and NCCL are counted under the function's name. Other counters
- * are "threads" (threads that NCCL would make), "host_waits" (calls in which the host blocked),
- * "device_waits" (waits for a whole device), "kernels" and "races". If the environment has
- * HOST_NCCL_COUNTERS=PREFIX, the process writes all counters to the file PREFIX.<RANK> when it
- * ends, one "name value" per line. */
+ * The calls of each function of CUDA and NCCL are counted under the function's name. The other
+ * counters are "threads" (threads that NCCL would make), "host_waits" (calls in which the host
+ * blocked), "device_waits" (waits for a whole device), "kernels" and "races". If the environment
+ * has HOST_NCCL_COUNTERS=PREFIX, the process writes all counters to the file PREFIX.<RANK> when it
+ * ends, as lines of the form "name value". */
 #include "tests/host_nccl/host.h"
 
 #include <pthread.h>

@@ -38,8 +38,8 @@ cudaError_t host_fail(cudaError_t error) {
     return error;
 }
 
-/* Returns whether an error is sticky: the manual says of these errors that "the process must be
- * terminated and relaunched". */
+/* Returns true if an error is sticky. Sticky are the errors of which the CUDA manual says that "the
+ * process must be terminated and relaunched". */
 static bool is_sticky(int code) {
     return code == 214 || code == 220 || code == 226 || code == 700 || code == 702 || code == 710 ||
            (code >= 714 && code <= 719) || code == 721;
@@ -69,7 +69,7 @@ static bool forbidden(void) {
     return no;
 }
 
-/* Begins a function that the manual calls potentially unsafe while a stream is captured. */
+/* The first lines of a function that the CUDA manual calls potentially unsafe during a capture. */
 #define ENTER_UNSAFE(name)                                                                         \
     do {                                                                                           \
         ENTER(name);                                                                               \
@@ -221,7 +221,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     ENTER(cudaStreamDestroy);
     STREAM(s, stream);
     host_lock();
-    s->destroyed = true; /* operations that are already on the stream still run */
+    s->destroyed = true; /* operations that are on the stream already still run */
     host_unlock();
     return cudaSuccess;
 }
@@ -233,8 +233,8 @@ cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags) {
     return cudaSuccess;
 }
 
-/* LOCKED. Call this before a query of a stream or a wait for it. If the stream captures, it
- * invalidates the capture, as CUDA does, and returns true. */
+/* Call this with the lock held, before a query of a stream or a wait for a stream. If the stream
+ * captures, this invalidates the capture, as CUDA does, and returns true. */
 static bool breaks_capture(struct host_stream *s) {
     if (s->capture == NULL) return false;
     host_capture_invalidate(s->capture);
@@ -319,7 +319,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     ENTER(cudaEventDestroy);
     EVENT(e, event);
     host_lock();
-    e->destroyed = true; /* as in CUDA, the event need not be complete */
+    e->destroyed = true; /* as in CUDA, an event may be destroyed before it is complete */
     host_unlock();
     return cudaSuccess;
 }
@@ -434,8 +434,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *arg) 
     return cudaSuccess;
 }
 
-/* For tests: puts a simulated kernel on the stream. It takes `ms` milliseconds and after that sets
- * `count` floats at `at` to `value`. */
+/* For tests: puts a simulated kernel on the stream. The kernel runs for `ms` milliseconds, and then
+ * sets `count` floats at `at` to `value`. */
 cudaError_t host_cuda_fill(cudaStream_t stream, float *at, size_t count, float value, int ms);
 
 struct fill {

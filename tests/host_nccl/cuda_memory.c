@@ -33,14 +33,14 @@ static bool forbidden(void) {
 
 struct copy {
     void *to;
-    const void *from; /* if it is NULL, set `to` to `value` instead of copying */
-    void *staged;     /* a copy of the data in `from`, or NULL */
+    const void *from; /* the source of a copy; NULL for a set, which sets `to` to `value` */
+    void *staged;     /* a copy of the data in `from`, made in the program's call; or NULL */
     int value;
     size_t size;
 };
 
-/* Returns where the model accesses a buffer of a copy. In contrast to a kernel, a copy may also use
- * host memory that was not allocated by CUDA. */
+/* Returns the address at which the model accesses a buffer of a copy. A copy, in contrast to a
+ * kernel, may also use host memory that CUDA has not allocated. */
 static void *view_of(const void *p, size_t size) {
     void *view = host_memory_view(p, size);
     if (view == NULL && host_memory_kind_of(p, NULL) == HOST_PAGEABLE)
@@ -67,8 +67,8 @@ static void drop_copy(void *arg) {
     free(c);
 }
 
-/* Puts a copy on the stream. Returns the operation with a reference, or NULL if the stream
- * captures. */
+/* Puts a copy on the stream. Returns the operation, to which the caller gets a reference; or NULL
+ * if the stream captures. */
 static struct host_op *put_copy(struct host_stream *s, const char *what, struct copy *c) {
     struct host_access accesses[2] = {{c->to, c->size, true}, {c->from, c->size, false}};
     size_t count = c->from == NULL || c->staged != NULL ? 1 : 2;

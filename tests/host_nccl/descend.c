@@ -1,14 +1,14 @@
 /* Communicators that are made from another one by split or shrink; and revoke, which a program may
- * call before it shrinks.
+ * call before it shrinks a communicator.
  *
  * Modelled on init.cc of NCCL 2.28.9 and 2.30.7:
- * - ncclCommInitChildComm: the caller's handle is NULL until the child is complete. The abort of
- *   the parent also ends the making of the child. Ranks are ordered by key, and ranks of equal keys
- *   by their rank in the parent.
+ * - ncclCommInitChildComm: the handle that the caller gets is NULL until the child is complete. The
+ *   abort of the parent also ends the making of the child. The child's ranks are ordered by key,
+ *   and ranks of equal keys by their rank in the parent.
  * - ncclCommShrink with NCCL_SHRINK_ABORT sets the abort flag, waits for the communicator's
  *   kernels, and clears the flag.
- * - ncclCommRevoke and commRevokeAsync (since 2.28.7) do the same in a job. A revoked communicator
- *   refuses all further operations (enqueue.cc, ncclEnqueueCheck). */
+ * - ncclCommRevoke and commRevokeAsync (since 2.28.7) do these three steps in a job. A revoked
+ *   communicator refuses all further operations (enqueue.cc, ncclEnqueueCheck). */
 #include "tests/host_nccl/comm.h"
 
 #include <stdlib.h>
@@ -19,8 +19,9 @@ static bool given_up(void *child_and_parent) {
     return comm_aborted(pair[1]) || (pair[0] != NULL && comm_aborted(pair[0]));
 }
 
-/* Returns how many ranks the child has. Stores this rank's number in the child in *place, and in
- * *leader the lowest rank of the parent that is in the child: it makes the child's memory. */
+/* Returns how many ranks the child has. Stores this rank's number in the child in *place. Stores in
+ * *leader the lowest parent rank that is in the child; this rank makes the child's shared memory.
+ */
 static int place_ranks(const struct job *job, int *place, int *leader) {
     const struct peers_rank *all = job->comm->peers->ranks;
     int size = 0, own = job->comm->rank, before = 0, first = -1;
@@ -68,8 +69,8 @@ static ncclResult_t run_descend(struct job *job) {
     return ncclSuccess;
 }
 
-/* Adds the job that makes a child to the group. `member` is false if this rank takes part but gets
- * no child. Call it between group_start() and group_end(). */
+/* Call this between group_start() and group_end(). Adds to the group a job that makes a child.
+ * `member` is false on a rank that makes the call, as all ranks must, but gets no child. */
 static ncclResult_t begin(ncclComm_t comm, bool member, bool *survivors, int color, int key,
                           ncclComm_t *out, const ncclConfig_t *config) {
     ncclResult_t r =

@@ -1,10 +1,11 @@
 /* The functions of the CUDA driver (libcuda.so.1) that programs use beside or instead of the CUDA
- * runtime. Each does what its counterpart of the runtime does, on the same devices and streams,
- * with two differences that the CUDA Driver API manual states: the driver has no last error of a
- * thread, and it selects a device by the current context of the thread.
+ * runtime. Each function does what its counterpart of the runtime does, on the same devices and
+ * streams, with two differences that the CUDA Driver API manual states: the driver has no last
+ * error of a thread, and it selects a device by the current context of the thread.
  *
- * A driver's function is made of the runtime's, so a fault that HOST_NCCL_FAULT orders for
- * cudaEventRecord also occurs in cuEventRecord, and the runtime's name is counted, too. */
+ * Each function here calls its counterpart of the runtime. So a fault that HOST_NCCL_FAULT orders
+ * for cudaEventRecord also occurs in cuEventRecord, and a call of cuEventRecord is counted under
+ * both names. */
 #include "tests/host_nccl/host.h"
 
 #include <stdio.h>
@@ -12,14 +13,16 @@
 
 #define CONTEXT_BASE ((uintptr_t) 0x1000)
 
-/* Whether the program has set a context for this thread through the driver. If it has not, the
- * thread has none here, as before CUDA 12, where cudaSetDevice() did not set one. */
+/* True if the program has set a context for this thread by a function of the driver. Otherwise the
+ * thread has no context here, as with releases before CUDA 12: cudaSetDevice() does not set one. */
 static __thread bool has_context;
-static __thread int device_before; /* the device that the runtime uses if the thread has none */
+static __thread int device_before; /* device that the runtime uses while the thread has no
+                                    * context */
 
 static void *context_of(int device) { return (void *) (CONTEXT_BASE + (uintptr_t) device); }
 
-/* Evaluates a call of the runtime, and restores the thread's last error after it. */
+/* Evaluates a call of the runtime, and restores the last error that the thread had before the call.
+ */
 #define WITHOUT_LAST_ERROR(call)                                                                   \
     ({                                                                                             \
         cudaError_t before = host_last_error();                                                    \
@@ -30,7 +33,7 @@ static void *context_of(int device) { return (void *) (CONTEXT_BASE + (uintptr_t
 
 #pragma GCC visibility push(default)
 
-/* cuda.h is not included, so that the headers of the CUDA runtime suffice to build this library. */
+/* cuda.h is not included, so that the CUDA runtime's headers are enough to build this library. */
 typedef unsigned long long device_pointer;
 int cuInit(unsigned flags);
 int cuDriverGetVersion(int *version);
@@ -150,8 +153,8 @@ int cuMemFree_v2(device_pointer p) {
     return WITHOUT_LAST_ERROR(cudaFree((void *) (uintptr_t) p));
 }
 
-/* Supports one attribute: CU_POINTER_ATTRIBUTE_MEMORY_TYPE. Memory that CUDA does not know is an
- * error here, whereas cudaPointerGetAttributes() reports a type for it. */
+/* Supports only the attribute CU_POINTER_ATTRIBUTE_MEMORY_TYPE. For memory that CUDA does not know
+ * it returns an error; cudaPointerGetAttributes() returns a type for such memory. */
 int cuPointerGetAttribute(void *value, int attribute, device_pointer p) {
     int device = -1, e = WITHOUT_LAST_ERROR(host_enter("cuPointerGetAttribute"));
     if (e != cudaSuccess) return e;

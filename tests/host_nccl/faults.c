@@ -1,4 +1,4 @@
-/* Faults that the variable HOST_NCCL_FAULT orders for certain calls.
+/* Faults of calls, which a test orders by the environment variable HOST_NCCL_FAULT.
  *
  * The variable is a list of NAME:N:WHAT[@RANK], separated by commas:
  *   NAME   a function of CUDA or NCCL, or "kernel" (a kernel begins to run), "connect" (before the
@@ -6,7 +6,8 @@
  *   N      the number of the call in this process, beginning with 1, or "*" for every call
  *   WHAT   the name of an ncclResult_t; "cuda" and a number (cuda700); "async-" and the name of an
  *          ncclResult_t; "hang"; "late" and milliseconds (late50); for kernels "stall" or "wedge"
- *   RANK   if it is given, the fault occurs only in the process whose variable RANK is this number
+ *   RANK   the fault occurs only in the process whose environment has this RANK; without @RANK it
+ *          occurs in every process
  * A program may change the variable while it runs. enum host_fault_kind explains the faults. */
 #include "tests/host_nccl/host.h"
 

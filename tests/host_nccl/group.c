@@ -1,5 +1,5 @@
-/* Groups of calls (ncclGroupStart() to ncclGroupEnd()), and the thread that a non-blocking group
- * runs on.
+/* Groups of calls (ncclGroupStart() to ncclGroupEnd()), and the threads that run non-blocking
+ * groups.
  *
  * Modelled on NCCL 2.28.9 and 2.30.7, group.cc and enqueue.cc:
  * - Every call opens and ends a group (ncclGroupStartInternal, ncclGroupEndInternal). The end of
@@ -29,17 +29,17 @@ struct plan {
     size_t stream_count, part_count;
 };
 
-/* A non-blocking group that has ended and runs on its own thread. */
+/* A group of non-blocking communicators after group_end(): its own thread runs it. */
 struct group_job {
     pthread_t thread;
-    int users; /* number of communicators of the group that have not called group_join() yet */
+    int users; /* number of the group's communicators that have not called group_join() yet */
     struct job *jobs;
     struct plan *plans;
 };
 
 static __thread struct {
-    /* depth: how many groups are open; blocking: whether the group's communicators are blocking, -1
-     * while it has none */
+    /* depth: number of open groups (they can be nested); blocking: 1 if the group's communicators
+     * are blocking, 0 if they are not, -1 while the group has none */
     int depth, blocking;
     ncclResult_t error;
     struct job *jobs;
@@ -114,7 +114,8 @@ static void leave_graph(void *comm) {
     host_changed();
 }
 
-/* LOCKED. Puts the kernel of a plan on its first stream and orders it with the other streams. */
+/* Call this with the lock held. Puts the plan's kernel on the plan's first stream, and orders the
+ * kernel with the plan's other streams. */
 static void launch(struct plan *p, struct host_stream *const *streams) {
     struct kernel *k = p->kernel;
     ncclComm_t c = k->comm;
@@ -136,7 +137,8 @@ static void launch(struct plan *p, struct host_stream *const *streams) {
                           .after_count = p->stream_count,
                           .clock = &known};
     struct host_op *op = host_put(streams[0], &w);
-    if (op == NULL) { /* the stream captures: the kernel is a node of a graph */
+    /* NULL means that the stream captures: the kernel has become a node of a graph */
+    if (op == NULL) {
         (void) atomic_fetch_add(&c->graphs, 1);
         host_capture_keep(streams[0], leave_graph, c);
     } else {
@@ -187,8 +189,9 @@ static void free_job(struct job *job) {
     free(job);
 }
 
-/* Runs each job on a new thread, as NCCL does, and waits for all. A single job runs on the calling
- * thread, but is counted in "threads", too. */
+/* Runs all jobs, each on a new thread, and waits for them. If there is only one job, it runs on the
+ * calling thread; it is counted in "threads" nevertheless, because NCCL would make a thread for it.
+ */
 static ncclResult_t run_jobs(struct job *jobs) {
     ncclResult_t result = ncclSuccess;
     size_t count = 0, i = 0;

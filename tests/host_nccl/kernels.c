@@ -64,8 +64,8 @@ ncclResult_t kernel_connect(struct kernel *k) {
 
 /* ---- aborts, and exchanges of data between all ranks ---- */
 
-/* Returns whether a kernel must end early. If a rank has died, it only sets the communicator's
- * state, and the kernel goes on spinning, as with NCCL. */
+/* Returns true if a kernel must end early. The death of a rank is no reason: as in NCCL, it only
+ * sets the communicator's state, and the kernel goes on spinning. */
 
 static bool kernel_ends(void *comm) {
     struct ncclComm *c = comm;
@@ -82,8 +82,8 @@ static void spin(struct ncclComm *c, bool abortable) {
     for (unsigned turn = 0; !abortable || !kernel_ends(c); turn++) host_pause(turn);
 }
 
-/* Waits until all ranks have called step(). After it each rank may read what the other ranks
- * published before it. Returns false if the kernel must end early. */
+/* Waits until all ranks have called step() equally often. After that each rank may read what the
+ * other ranks published before they called it. Returns false if the kernel must end early. */
 static bool step(struct ncclComm *c) {
     c->step++;
     return PEERS_BARRIER(c->peers, step, NULL, kernel_ends, c);
@@ -106,8 +106,8 @@ static bool same_call(const struct peers_call *a, const struct peers_call *b) {
            a->count == b->count;
 }
 
-/* Checks that all ranks have called the same collective. If they have not, the kernel spins until
- * it is aborted. */
+/* Returns true if all ranks have called the same collective. If they have not, the kernel spins
+ * until it is aborted, and this function returns false. */
 static bool agree(struct ncclComm *c, const struct part *p) {
     struct peers_call own = {(uint32_t) p->kind, (uint32_t) p->type, op_number(p),
                              (uint32_t) p->root, p->count};
@@ -133,8 +133,8 @@ static void views_of(struct ncclComm *c, size_t at, const void **views) {
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Runs an all-reduce, reduce, broadcast or all-gather, chunk by chunk. In each exchange every rank,
- * in a broadcast only the root, publishes one chunk, and all ranks can read it. */
+/* Runs an all-reduce, reduce, broadcast or all-gather, chunk by chunk. In each exchange every rank
+ * publishes one chunk, which all ranks can read; in a broadcast only the root does. */
 static bool run_pieces(struct ncclComm *c, const struct part *p, const char *send, char *recv) {
     size_t size = arithmetic_size(p->type), most = PEERS_CHUNK / size;
     const void **views = calloc((size_t) c->size, sizeof(*views));
@@ -156,7 +156,8 @@ static bool run_pieces(struct ncclComm *c, const struct part *p, const char *sen
     return ok;
 }
 
-/* Runs a reduce-scatter. In each exchange every rank publishes one piece for each rank. */
+/* Runs a reduce-scatter. In each exchange every rank publishes one piece for each rank, and reduces
+ * the pieces that all ranks have published for it. */
 static bool run_reduce_scatter(struct ncclComm *c, const struct part *p, const char *send,
                                char *recv) {
     size_t size = arithmetic_size(p->type), most = PEERS_CHUNK / size / (size_t) c->size;
@@ -188,8 +189,9 @@ static size_t recv_count(const struct ncclComm *c, const struct part *p) {
     return p->kind == PART_ALL_GATHER ? p->count * (size_t) c->size : p->count;
 }
 
-/* Stores in *send and *recv where the model accesses the buffers of an operation. If a buffer is
- * not in memory that a device can access, it poisons the context and returns false. */
+/* Stores in *send and *recv the addresses at which the model accesses an operation's buffers.
+ * Returns false, and poisons the CUDA context, if a buffer is in memory that a device cannot
+ * access. */
 static bool find_memory(const struct ncclComm *c, const struct part *p, const char **send,
                         char **recv) {
     size_t size = arithmetic_size(p->type), out = send_count(c, p), in = recv_count(c, p);
@@ -219,7 +221,7 @@ struct message {
     struct peers_ring *ring;
     char *at;
     size_t bytes, moved;
-    uint64_t end; /* for a send: the value of ring->written after the last byte of the message */
+    uint64_t end; /* of a send: the value that ring->written has after the message's last byte */
     bool over;
 };
 
@@ -252,8 +254,8 @@ static bool move_in(struct message *m) {
     return n > 0;
 }
 
-/* Returns whether a message may move data now: messages between the same two ranks in the same
- * direction keep their order. */
+/* Returns true if a message may move data now, that is, if no earlier message between the same two
+ * ranks in the same direction is unfinished. So these messages keep their order. */
 static bool is_next(const struct message *list, const struct message *m) {
     for (const struct message *o = list; o < m; o++)
         if (!o->over && o->ring == m->ring && o->part->kind == m->part->kind) return false;
@@ -297,8 +299,9 @@ static bool run_messages(struct kernel *k, size_t count) {
 
 /* ---- kernels ---- */
 
-/* Waits until no other kernel of the communicator runs. A kernel that a graph launches is not
- * ordered after the communicator's last kernel, so it must wait here. */
+/* Waits until no other kernel of the communicator runs, because a kernel that a graph launches is
+ * not ordered after the communicator's other kernels. Returns false if the communicator is aborted.
+ */
 static bool take_turn(struct ncclComm *c) {
     for (unsigned turn = 0; pthread_mutex_trylock(&c->running) != 0; turn++) {
         if (comm_aborted(c)) return false;

@@ -1,11 +1,12 @@
 /* Device, pinned, managed and registered memory.
  *
  * Device memory is mapped twice. The program gets the address of a mapping that the host can
- * neither read nor write, so a program that accesses device memory dies, as it would with a GPU.
- * The model uses the other mapping. HOST_CUDA_PAGEABLE=1 models a machine on which CPU and GPU
- * share one address space (cudaDevAttrPageableMemoryAccess: Grace Hopper, or Linux HMM): the host
- * may access device memory, and the device may access all memory of the process. Source: CUDA C++
- * Programming Guide, "Unified Memory Programming", "System-Allocated Memory". */
+ * neither read nor write, so a program that accesses device memory from the host crashes, as it
+ * does with a GPU. The model itself uses the other mapping. HOST_CUDA_PAGEABLE=1 models a machine
+ * on which CPU and GPU share one address space (cudaDevAttrPageableMemoryAccess: Grace Hopper, or
+ * Linux HMM): there the host may access device memory, and the device may access all memory of the
+ * process. Source: CUDA C++ Programming Guide, "Unified Memory Programming", "System-Allocated
+ * Memory". */
 #include "tests/host_nccl/host.h"
 
 #include <pthread.h>

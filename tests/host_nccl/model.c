@@ -3,9 +3,9 @@
  *
  *     model MODE [HOW]
  *
- * RANK and WORLD_SIZE in the environment give rank and size. Rank 0 passes the unique id to the
- * other ranks in a file whose path begins with MODEL_ID. A mode that succeeds prints "MODE right",
- * any other prints a line that begins with FAILED. */
+ * The environment variables RANK and WORLD_SIZE give the rank and the number of ranks. Rank 0
+ * passes the unique id to the other ranks in a file whose path begins with MODEL_ID. If the test
+ * MODE succeeds, it prints "MODE right"; otherwise it prints a line that begins with FAILED. */
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -129,8 +129,9 @@ static void mode_fp8(void) {
         CUDA(cudaStreamSynchronize(s));
         CUDA(cudaMemcpy(codes, device, sizeof(codes), cudaMemcpyDeviceToHost));
         for (int i = 0; i < 3; i++) {
-            /* With two ranks the sum is twice the value. The largest value (i == 1) saturates. The
-             * others are powers of two, so their doubles are exact. */
+            /* With two ranks the sum is twice the value. Twice the largest value (i == 1) is too
+             * large, so the sum is the largest value. The other values are powers of two, so their
+             * doubles are exact. */
             int want = cases[c].codes[i];
             int step = cases[c].type == 10 ? 8 : 4;
             if (size == 2) want = i == 0 ? want + step : i == 1 ? want : 2;
@@ -141,15 +142,17 @@ static void mode_fp8(void) {
     NCCL(ncclCommDestroy(comm));
 }
 
-/* Runs two operations on the same memory. `how` selects whether something orders them ("event",
- * "host", "same") or nothing does, which the host NCCL must report as a race. */
+/* Runs two operations on the same memory. If `how` is "event", "host" or "same", they are ordered
+ * by an event, by a wait of the host, or because they are on the same stream. Otherwise nothing
+ * orders them, and the host NCCL must report a race. */
 static void mode_race(const char *how) {
     ncclComm_t comm = connect_ranks(0, 1);
     cudaStream_t a = stream_new(), b = stream_new();
     cudaEvent_t event;
     float *x = floats(1000, 1);
     CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    if (strcmp(how, "copy") == 0) { /* cudaMemcpy() returns before the data has arrived */
+    /* if `how` is "copy": cudaMemcpy() returns before the data has arrived */
+    if (strcmp(how, "copy") == 0) {
         static float host[1000];
         CUDA(cudaMemcpy(x, host, sizeof(host), cudaMemcpyHostToDevice));
     } else {
@@ -216,7 +219,8 @@ static void mode_capture(void) {
     REQUIRE(cudaEventQuery(event) == cudaErrorStreamCaptureUnsupported);
     cudaGraph_t broken = NULL;
     REQUIRE(cudaStreamEndCapture(s, &broken) == cudaErrorStreamCaptureInvalidated);
-    CUDA(cudaGraphExecDestroy(exec)); /* else ncclCommDestroy() would wait for the graph for ever */
+    /* the graph is destroyed, because ncclCommDestroy() would wait for ever while it exists */
+    CUDA(cudaGraphExecDestroy(exec));
     CUDA(cudaGraphDestroy(graph));
     CUDA(cudaFree(x));
     NCCL(ncclCommDestroy(comm));
@@ -224,8 +228,8 @@ static void mode_capture(void) {
 
 /* ---- tests that need several processes ---- */
 
-/* Each call on a non-blocking communicator makes one thread. After a call with an invalid argument
- * the communicator's state is ncclInvalidArgument, and every later call fails. */
+/* Checks non-blocking communicators. Each call makes one thread. A call with an invalid argument
+ * sets the communicator's state to ncclInvalidArgument, and after that every call fails. */
 static void mode_nonblocking(void) {
     ncclComm_t comm = connect_ranks(0, 0);
     cudaStream_t s = stream_new();
@@ -259,9 +263,9 @@ static void mode_blocking(void) {
     NCCL(ncclCommDestroy(comm));
 }
 
-/* Rank 0's second kernel waits for the other ranks, which never come, until the abort ends it. Two
- * communicators are aborted in one group, because the abort of `other` alone would wait for the
- * kernel of `comm` for ever. */
+/* Checks the abort of a kernel: rank 0's second kernel waits for the other ranks, which never come,
+ * until the abort ends the kernel. Two communicators are aborted in one group, because an abort of
+ * `other` alone would wait for the kernel of `comm` for ever. */
 static void mode_abort(void) {
     ncclComm_t comm = connect_ranks(0, 1), other = connect_ranks(1, 1);
     cudaStream_t s = stream_new();
@@ -276,13 +280,14 @@ static void mode_abort(void) {
         (void) usleep(100000);
         REQUIRE(cudaEventQuery(event) == cudaErrorNotReady);
         uint64_t waits = host_nccl_counter("device_waits");
-        NCCL(ncclGroupStart()); /* in a group, all abort flags are set before an abort waits */
+        /* in a group the two calls only set the abort flags; ncclGroupEnd() runs both aborts */
+        NCCL(ncclGroupStart());
         NCCL(ncclCommAbort(other));
         NCCL(ncclCommAbort(comm));
         NCCL(ncclGroupEnd());
         REQUIRE(host_nccl_counter("device_waits") >= waits);
-        CUDA(cudaEventQuery(event)); /* the query succeeds: an event does not show that its
-                                      * operation was aborted */
+        /* The query succeeds, because an event does not show that its operation was aborted. */
+        CUDA(cudaEventQuery(event));
     } else {
         NCCL(ncclCommAbort(comm));
         NCCL(ncclCommAbort(other));
@@ -315,8 +320,8 @@ static void mode_split(void) {
     NCCL(ncclCommDestroy(comm));
 }
 
-/* The last rank has ended. The other ranks revoke the communicator and shrink it, or shrink it with
- * NCCL_SHRINK_ABORT, as `how` selects. */
+/* The last rank has ended. The other ranks make a smaller communicator without it. `how` selects
+ * whether they revoke and shrink the communicator, or shrink it with NCCL_SHRINK_ABORT. */
 static void mode_shrink(const char *how) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
     ncclComm_t comm = connect_ranks(0, 0), smaller = NULL;
@@ -350,8 +355,8 @@ static void mode_shrink(const char *how) {
 #endif
 }
 
-/* Each rank sends to its right neighbour and receives from its left one in one group. Rank 1 comes
- * late, and the first message to it blocks rank 0's host until it comes. */
+/* Each rank sends to its right neighbour and receives from its left neighbour, in one group. Rank 1
+ * comes late: until rank 1 connects, rank 0's message to rank 1 blocks the host of rank 0. */
 static void mode_messages(void) {
     enum { N = 100000 };
     ncclComm_t comm = connect_ranks(0, 1);
@@ -364,7 +369,8 @@ static void mode_messages(void) {
     NCCL(ncclSend(out, N, ncclFloat32, right, comm, s));
     NCCL(ncclRecv(in, N, ncclFloat32, left, comm, s));
     NCCL(ncclGroupEnd());
-    if (rank == 0) REQUIRE(now_ms() - since >= 150); /* rank 0 has waited until rank 1 connected */
+    /* rank 1 connects after 200 ms, and rank 0 must have waited until then */
+    if (rank == 0) REQUIRE(now_ms() - since >= 150);
     CUDA(cudaStreamSynchronize(s));
     REQUIRE(first_of(in) == (float) left && first_of(in + N - 1) == (float) left);
     CUDA(cudaFree(in));
@@ -372,8 +378,8 @@ static void mode_messages(void) {
     NCCL(ncclCommDestroy(comm));
 }
 
-/* With HOST_NCCL_NET=socket the death of a rank sets the communicator's state to ncclRemoteError,
- * but the kernel goes on spinning. */
+/* Checks the death of a rank with HOST_NCCL_NET=socket: the communicator's state becomes
+ * ncclRemoteError, but the kernel goes on spinning. */
 static void mode_remote(void) {
     ncclComm_t comm = connect_ranks(0, 1);
     cudaStream_t s = stream_new();

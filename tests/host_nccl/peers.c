@@ -1,10 +1,10 @@
 /* Memory that the processes of one communicator share.
  *
  * The process that made the unique id owns the memory, and the other processes open it through
- * /proc/<pid>/fd. So a unique id is useless once its process has ended, as in NCCL, where that
- * process has the listening socket of the bootstrap root (2.28.9, bootstrap.cc,
- * bootstrapGetUniqueId). With HOST_NCCL_NET=socket the death of a rank is noticed, as over a
- * network (ncclRemoteError). Without it nothing notices it, as with NVLink or shared memory. */
+ * /proc/<pid>/fd. So a unique id cannot be used after its process has ended. In NCCL this is the
+ * same, because that process has the listening socket of the bootstrap root (2.28.9, bootstrap.cc,
+ * bootstrapGetUniqueId). If HOST_NCCL_NET is "socket", the other ranks notice the death of a rank,
+ * as over a network (ncclRemoteError). Otherwise they do not, as with NVLink or shared memory. */
 #include "tests/host_nccl/peers.h"
 
 #include "tests/host_nccl/host.h"
@@ -56,8 +56,9 @@ void peers_forget(const struct peers_address *a) {
     if (a->pid == (int32_t) getpid()) (void) close(a->fd);
 }
 
-/* Maps the memory for `size` ranks. The first rank to call this stores the size. Returns -EINVAL if
- * another rank has stored another size. */
+/* Maps the memory for a communicator of `size` ranks, and stores its address in *memory. The first
+ * rank that calls this stores its `size` there. Returns -EINVAL if the stored size is another one,
+ * and -ECONNREFUSED if the memory is not that of `a`. */
 static int agree_on_size(int fd, const struct peers_address *a, int size, void **memory) {
     int none = 0;
     if (ftruncate(fd, (off_t) total_bytes(size)) < 0) return -errno;

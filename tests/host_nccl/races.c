@@ -1,11 +1,12 @@
 /* Detects races between operations with vector clocks.
  *
- * Every stream is an actor, and the host is one. The clock of an operation contains everything that
- * the host has waited for and that its stream was made to wait for. Two operations on overlapping
- * memory, at least one of which writes, race if the clock of the later one does not contain the
- * earlier one. Which operations are ordered follows from CUDA's programming guide (streams, events,
- * the legacy default stream) and from "API synchronization behavior" in the runtime's manual, not
- * from the times at which they happen to run. So a race is found in every run of a program.
+ * Every stream is an actor, and the host is one more actor. The clock of an operation contains
+ * every operation that the host has waited for, or that the operation's stream was made to wait
+ * for. Two operations on overlapping memory, at least one of which writes, race if the clock of the
+ * later one does not contain the earlier one. The rules by which operations are ordered are those
+ * of CUDA's programming guide (streams, events, the legacy default stream) and of "API
+ * synchronization behavior" in the runtime's manual. The times at which operations happen to run do
+ * not matter, so a race is found in every run of a program.
  *
  * Accesses by the host itself are not checked, unless the test reports them with host_cuda_touch().
  * Races between threads of the program are not detected, because all threads are one actor. */
@@ -44,8 +45,8 @@ int host_actor_new(void) {
     host_misuse("more than %d streams at the same time", HOST_ACTORS - 1);
 }
 
-/* Removes the records of operations that the host has waited for, because they are ordered before
- * all later operations and cannot race any more. */
+/* Removes the records of operations that the host has waited for. All later operations are ordered
+ * after these, so they cannot race. */
 static void forget_finished(void) {
     size_t kept = 0;
     for (size_t i = 0; i < record_count; i++)
@@ -103,7 +104,7 @@ void host_race_check(const char *what, int actor, const struct host_clock *clock
 HOST_API void host_cuda_touch(const void *at, size_t size, int writes);
 
 /* For tests: call this when the program itself reads or writes host memory (pinned, managed or
- * pageable), so that this access is checked for races, too. */
+ * pageable). The access is then checked for races, as those of operations are. */
 void host_cuda_touch(const void *at, size_t size, int writes) {
     struct host_access access = {at, size, writes != 0};
     host_lock();

@@ -2,9 +2,9 @@
  *
  * Modelled on the CUDA C++ Programming Guide, "Streams" and "Implicit Synchronization", and on the
  * CUDA Runtime API manual, "Stream synchronization behavior": the legacy default stream and the
- * blocking streams of its device wait for each other; streams made with cudaStreamNonBlocking do
- * not take part in this. Any number of operations of different streams can run at the same time,
- * whereas a GPU has a limit (README.md). */
+ * blocking streams of its device wait for each other; streams made with cudaStreamNonBlocking
+ * neither wait for these nor are waited for. Here any number of operations of different streams can
+ * run at the same time; a GPU has a limit (README.md). */
 #include "tests/host_nccl/host.h"
 
 #include <pthread.h>
@@ -113,8 +113,8 @@ static void add_after(struct host_op *op, struct host_op *earlier) {
     op->after[op->after_count++] = earlier;
 }
 
-/* Orders an operation after the operations of other streams for which it waits implicitly: the
- * legacy default stream and the blocking streams of its device wait for each other. */
+/* Orders an operation after operations of other streams by CUDA's implicit rule: the legacy default
+ * stream and the blocking streams of its device wait for each other. */
 static void add_implicit_order(struct host_stream *s, struct host_op *op) {
     if (s->non_blocking) return;
     for (struct host_stream *o = streams; o != NULL; o = o->next) {
@@ -218,8 +218,8 @@ static void end_own(void *stream) {
 
 static void make_key(void) { (void) pthread_key_create(&own_key, end_own); }
 
-/* Returns the stream of the calling thread (cudaStreamPerThread), and makes it if necessary. It is
- * destroyed when the thread ends. */
+/* Returns the calling thread's own stream (cudaStreamPerThread). The first call in a thread makes
+ * the stream; the end of the thread destroys it. */
 static struct host_stream *own_stream(void) {
     (void) pthread_once(&own_once, make_key);
     struct host_stream *s = pthread_getspecific(own_key);

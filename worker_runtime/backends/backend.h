@@ -1,10 +1,11 @@
 /* The table of functions through which a process group uses its backend. A backend is a module
  * lib/crunrt/<name>.so that exports one struct crunrt_backend with the name `crunrt_backend`. The
- * module is loaded when the first group needs it, and stays loaded.
+ * library loads the module when the first group needs it, and never unloads it.
  *
- * A backend has three tasks: connect ranks, run an operation within a timeout, and abort. The group
- * does everything else: it checks arguments, numbers the calls, fills in default timeouts, finds
- * out which ranks are missing, and records whether it is broken. */
+ * A backend connects the ranks of a group, runs operations within a timeout, and aborts a group.
+ * The code in worker_runtime/group does everything else: it checks arguments, numbers the calls,
+ * fills in default timeouts, finds out which ranks are missing, and records which groups are
+ * broken. */
 #ifndef CRUNRT_BACKEND_H
 #define CRUNRT_BACKEND_H
 
@@ -20,47 +21,52 @@ extern "C" {
 
 #define CRUNRT_BACKEND_ABI 6
 
-/* Access to the group's keys in the store. Each function returns 0, or a negative errno and sets
- * err. */
+/* The functions with which a backend uses the group's keys in the store. Each function that returns
+ * an int returns 0; or a negative errno, and sets err. */
 struct backend_store {
     void *arg;
     int (*set)(void *arg, const char *key, const void *value, size_t len, struct cr_error *err);
-    /* Waits until the key exists. The caller frees *value with free(). */
+    /* Waits at most timeout_ms until the key exists, and stores its value and the value's length in
+     * bytes in *value and *len. The caller frees *value with free(). */
     int (*get)(void *arg, const char *key, int64_t timeout_ms, void **value, size_t *len,
                struct cr_error *err);
     int (*wait)(void *arg, const char *const *keys, size_t key_count, int64_t timeout_ms,
                 struct cr_error *err);
     int (*add)(void *arg, const char *key, int64_t delta, int64_t *total, struct cr_error *err);
     int (*remove)(void *arg, const char *key, struct cr_error *err);
-    /* Returns 0; or -ECONNRESET, and sets err, if another rank has reported a failure of the
-     * group. */
+    /* Looks whether another rank has reported in the store that the group failed. Returns 0 if none
+     * has. Otherwise returns a negative errno, usually -ECONNRESET, and sets err to the reported
+     * failure. */
     int (*failed)(void *arg, struct cr_error *err);
-    /* As failed(), but may be called by another thread than the group's, and never waits: if the
-     * store is in use by another thread, it returns 0. */
+    /* Does what failed() does, with two differences: any thread may call it, and it does not wait
+     * for a thread that is using the store. In that case it returns 0. */
     int (*peek)(void *arg, struct cr_error *err);
-    /* Reports to the other ranks that this rank has failed, and why. May be called by another
-     * thread than the group's, and never waits: if the store is in use, it does nothing. */
+    /* Writes to the store that this rank has failed, with `text` as the reason, so that the other
+     * ranks fail soon. Any thread may call this. It does not wait for a thread that is using the
+     * store: in that case it does nothing. */
     void (*report)(void *arg, const char *text);
 };
 
 struct backend_group {
-    const char *name;   /* name of the group in messages */
-    int rank, size;     /* rank -1: this rank is outside the group, which happens only in split() */
-    int64_t timeout_ms; /* timeout of each phase of open(), in ms */
-    /* number of the GPU; -1 if no device was given and the local rank is not known */
+    const char *name; /* name of the group in messages */
+    /* This rank's number in the group, and the number of ranks. In a call of split() on a rank that
+     * is not in the new group, `rank` is -1. */
+    int rank, size;
+    int64_t timeout_ms; /* time limit in ms of each phase of open(), and of split() */
+    /* number of the GPU to use; -1 if the program gave none and the local rank is not known */
     int device;
     void *stream;
     bool is_foreign;          /* true if other ranks may run torch.distributed instead of crunrt */
-    const char *bind_address; /* numeric address of this host at which the other ranks reach it */
+    const char *bind_address; /* numeric address of this host at which other ranks reach it */
     struct backend_store store;
 };
 
 struct backend_call {
-    const crunrt_op *op; /* the operation; the group has checked it and filled in its timeout */
-    /* number of this call in the group; for a collective, the same on all ranks */
+    const crunrt_op *op; /* the operation; its arguments are checked and its timeout is set */
+    /* number of this call in the group; for a collective, all ranks have the same number */
     uint32_t seq;
-    uint32_t signature;  /* hash of kind, type, count, …; equal on all ranks that make the same
-                          * call */
+    uint32_t signature;  /* hash of kind, type, count, …; ranks that make the same call have the
+                          * same hash */
     size_t element_size; /* bytes of one element */
 };
 
@@ -68,67 +74,76 @@ struct crunrt_backend {
     uint32_t abi; /* version of this struct, CRUNRT_BACKEND_ABI */
     const char *name;
 
-    /* Fails if open() could not succeed on this machine whatever the other ranks do, for example
-     * because there is no GPU. The group calls it before it waits for the other ranks, so that they
-     * do not wait in vain. May be NULL. */
+    /* Checks what the backend needs on this machine, for example a GPU. Returns 0; or a negative
+     * errno, and sets err, if open() could not succeed whatever the other ranks do. The group calls
+     * this before it waits for the other ranks, so that a rank without a GPU fails at once. NULL if
+     * the backend has nothing to check. */
     int (*probe)(const struct backend_group *group, struct cr_error *err);
 
-    /* Connects all ranks of the group. `group` is valid only until open() returns. */
+    /* Connects all ranks of the group, and stores the backend's data of the group in *state.
+     * `group` is valid only until open() returns. */
     int (*open)(const struct backend_group *group, void **state, struct cr_error *err);
 
-    /* Runs one operation to its end. After any failure except -EINVAL and -ENOTSUP the group calls
-     * abort(). */
+    /* Runs one operation and returns when it is done: 0, or a negative errno. -EINVAL and -ENOTSUP
+     * mean that the backend has refused the operation and the group is usable. After any other
+     * failure the group calls abort(). */
     int (*run)(void *state, const struct backend_call *call, struct cr_error *err);
 
     /* Runs calls[count], all of them sends and receives, at the same time, and returns when all are
      * done. */
     int (*batch)(void *state, const struct backend_call *calls, size_t count, struct cr_error *err);
 
-    /* Starts an operation. The backend copies what `call` points to; the buffers must stay valid
-     * until the work is over. Returns what run() returns. */
+    /* Starts an operation, stores its handle in *work, and does not wait for its end. The backend
+     * copies *call and the operation; the operation's buffers must stay valid until the work is
+     * over. Returns 0; or a failure, as run() does. */
     int (*start)(void *state, const struct backend_call *call, void **work, struct cr_error *err);
 
-    /* Waits until the work is over, at most timeout_ms (0: does not wait). Returns -EINPROGRESS if
-     * the work is not over. Otherwise returns the work's result, also if it is called again. */
+    /* Waits until the work is over, at most timeout_ms; if timeout_ms is 0, it does not wait.
+     * Returns -EINPROGRESS if the work is not over. Otherwise returns the work's result, 0 or a
+     * negative errno, in this call and in every later one. */
     int (*wait)(void *work, int64_t timeout_ms, struct cr_error *err);
 
-    /* Frees a work that is over or whose group has been aborted. */
+    /* Frees a work. Call this only when the work is over or its group has been aborted. */
     void (*release)(void *work);
 
-    /* Ends the connections, so that the peers notice the failure and no running call blocks for
-     * long. The group starts no operation after this. */
+    /* Ends the group after a failure: closes its connections if the backend's library can do this,
+     * so that other ranks notice the failure and calls that still run return soon. The group starts
+     * no operation after this. */
     void (*abort)(void *state);
 
     void (*close)(void *state);
 
-    /* Returns the handle that crunrt_nccl_comm() returns. May be NULL. */
+    /* Returns the handle that crunrt_nccl_comm() returns. NULL in a backend that has no such
+     * handle. */
     void *(*native)(void *state);
 
-    /* If both are NULL, the backend cannot split. can_split() returns at once whether this rank
-     * could take part in a split of `parent`. split() is called on all ranks of `parent` at the
-     * same time, while `parent` has no unfinished operation. On a rank outside the new group
-     * (group->rank is -1) it sets *state to NULL. If split() fails, the group aborts the parent. */
+    /* can_split() and split() are NULL in a backend that cannot split. can_split() returns not 0 if
+     * this rank can take part in a split of `parent`; it never waits. split() makes a group from
+     * ranks of `parent`. All ranks of `parent` call it at the same time, while `parent` has no
+     * unfinished operation. On a rank that is not in the new group (group->rank is -1) it sets
+     * *state to NULL. If split() fails, the group code aborts `parent`. */
     int (*can_split)(void *parent, const struct backend_group *group);
     int (*split)(void *parent, const struct backend_group *group, void **state,
                  struct cr_error *err);
 
-    /* 0 if a rank's connections show its peers that it has aborted. Otherwise, the interval in ms
-     * at which this backend checks the store for failures of other ranks, because its connections
-     * show none. The group then reports a failure in the store before it calls abort(), and gives
-     * the other ranks at least this long to answer. */
+    /* Not 0 if the other ranks do not notice an abort() and an abort() may take long. In this case
+     * every rank checks the store for failures of other ranks, and this is the time in ms between
+     * two checks. The group then reports a failure in the store before it calls abort(), and waits
+     * at least this long for the reports of the other ranks. */
     int64_t looks_every_ms;
 
-    /* Starts calls[count], all of them sends and receives, as one work. If this is NULL, the group
-     * starts each of them with start(). */
+    /* Starts calls[count], all of them sends and receives, as one work. NULL in a backend without
+     * this function; the group then starts each call with start(). */
     int (*start_batch)(void *state, const struct backend_call *calls, size_t count, void **work,
                        struct cr_error *err);
 
-    /* Makes the stream wait for the work, and returns at once. If this is NULL, the backend has no
-     * streams, and the group waits for the work itself. */
+    /* Makes later operations on the stream wait for the work, and returns at once. NULL in a
+     * backend that has no streams; the group then waits for the work itself. */
     int (*wait_stream)(void *work, void *stream, struct cr_error *err);
 
-    /* Returns 0; or -ENOTRECOVERABLE, and sets err, if this process can make no group on this
-     * backend any more, so that a new process must replace it. May be NULL. */
+    /* Returns 0 if this process can make new groups on this backend. Otherwise returns
+     * -ENOTRECOVERABLE and sets err: only a new process can go on with the job. NULL in a backend
+     * whose groups can always be made again. */
     int (*recoverable)(struct cr_error *err);
 };
 

@@ -25,7 +25,7 @@ static crunrt *rt;
 static crunrt_group *world;
 static int rank, size;
 
-/* Lets the ranks in stand_by() go on; see there. */
+/* Lets the ranks that wait in stand_by() go on. */
 static inline void say_done(void) {
     int64_t n = 0;
     if (rt != NULL) (void) crunrt_store_add(crunrt_job_store(rt), "done", 100, &n);
@@ -72,7 +72,8 @@ static inline void open_world(int64_t timeout_ms) {
     world = make_group(timeout_ms, NULL, 0);
 }
 
-/* Returns new device memory with `count` floats. No operation on it is pending. */
+/* Returns new device memory with `count` floats, all set to `value`. The memory is set when this
+ * function returns. */
 static inline float *floats(size_t count, float value) {
     float *device = NULL, *host = malloc(count * sizeof(float));
     KEPT(host != NULL, "memory");
@@ -99,24 +100,24 @@ static inline crunrt_op sum_of(float *x) {
     return op;
 }
 
-/* Runs a first all-reduce, so that the ranks are connected and later calls do not block in NCCL's
- * connect. */
+/* Runs an all-reduce, which connects the ranks, so that later operations do not block in NCCL while
+ * they connect. */
 static inline void first_sum(crunrt_group *g) {
     float *x = floats(16, 1);
     crunrt_op op = sum_of(x);
     KEPT(crunrt_group_run(g, &op) == 0, "the first sum");
 }
 
-/* Keeps this rank alive and idle until `count` other ranks have called say_done(), each of which
- * adds 100 to the counter "done". */
+/* Keeps this rank alive and idle until `count` other ranks have called say_done(). Each such call
+ * adds 100 to the counter "done" in the store. */
 static inline void stand_by(int count) {
     int64_t n = 0;
     while (crunrt_store_add(crunrt_job_store(rt), "done", 0, &n) == 0 && n < 100 * count)
         (void) usleep(20000);
 }
 
-/* Reports that the promise is kept and ends the process. It does not destroy the groups, because
- * this would wait for operations that hang. */
+/* Reports that the promise is kept, and ends the process. Does not destroy the groups, because that
+ * would wait for operations that hang. */
 static inline void kept(void) {
     printf("kept\n");
     (void) fflush(stdout);

@@ -1,5 +1,5 @@
-/* H2: streams that cannot be used are refused with -EINVAL before anything is started, so that the
- * group stays usable, and so does the capture of the stream. */
+/* H2: an operation on a stream that cannot be used is refused with -EINVAL. A refusal starts
+ * nothing: after it the group is usable, and a capture of the stream is still valid. */
 #include "tests/host_nccl/findings/finding.h"
 
 static cudaStream_t capture_begin(unsigned flags) {
@@ -32,7 +32,8 @@ static void refuse_unknown_streams(float *x) {
     crunrt_work_free(work);
 }
 
-/* While a blocking stream is captured, CUDA's default stream cannot be used. */
+/* Checks that the default stream is refused while a blocking stream is captured, because CUDA
+ * forbids the use of the default stream then. */
 static void refuse_default_stream(float *x) {
     crunrt_op op = sum_of(x);
     cudaStream_t s = capture_begin(cudaStreamDefault);
@@ -56,7 +57,8 @@ static void refuse_mixed_batch(float *x) {
     capture_end(s);
 }
 
-/* One group cannot take part in two captures at the same time. */
+/* Checks the refusal of a group's second capture: a group can take part in one capture at a time.
+ */
 static void refuse_second_capture(float *x) {
     crunrt_op op = sum_of(x);
     cudaStream_t a = capture_begin(cudaStreamNonBlocking), b = capture_begin(cudaStreamNonBlocking);
@@ -68,8 +70,9 @@ static void refuse_second_capture(float *x) {
     capture_end(a);
 }
 
-/* Sends and receives that wait for others begin when the program asks for the communicator, when
- * one is captured and the next one is not, and when the program tests one. */
+/* Started sends and receives are only collected at first. Checks that collected ones run when the
+ * program asks for the communicator. Then collects more of them than a launch has room for at
+ * first, and frees their works. */
 static void begin_messages(float *x) {
     crunrt_work *works[2] = {NULL, NULL};
     int done = 0, peer = 1 - rank;

@@ -1,6 +1,7 @@
-/* H3 and H5: while an abort does not return, the process can make no group and says so. When the
- * abort has returned after all, it can make groups again. HOST_NCCL_FAULT makes rank 0's abort take
- * 2.5 s, and CRUNRT_NCCL_ABORT_TIMEOUT_MS gives up on it after 500 ms. */
+/* H3 and H5: while an abort does not return, the process can make no group, and the error text says
+ * so. When the abort returns later, the process can make groups again. HOST_NCCL_FAULT makes the
+ * abort of rank 0 take 2.5 s; CRUNRT_NCCL_ABORT_TIMEOUT_MS makes rank 0 give up on it after 500 ms.
+ */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,10 +1,10 @@
-/* H5: a process whose CUDA context is lost cannot take part in another round, so crunrt_rejoin()
- * must fail with -ENOTRECOVERABLE. The process ends, crun replaces it, and the job succeeds. Must
- * be started by crun. */
+/* H5: after the loss of its CUDA context a process cannot take part in another round, so
+ * crunrt_rejoin() must fail with -ENOTRECOVERABLE. The process then ends, crun replaces it, and the
+ * job succeeds. This program must be started by crun. */
 #include "tests/host_nccl/findings/finding.h"
 
-/* Makes a group and runs two all-reduces on it. In the first round the second one poisons the CUDA
- * context of rank 1; see main(). */
+/* Makes a group and runs two all-reduces on it. In the first round the second all-reduce poisons
+ * the CUDA context of rank 1, because main() has ordered this fault. */
 static int work(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.backend = "nccl";

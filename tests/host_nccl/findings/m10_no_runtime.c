@@ -1,6 +1,7 @@
-/* M10: the backend needs the CUDA driver and NCCL, and calls no function of the CUDA runtime, which
- * the program may have linked statically or in another version. The host NCCL makes its driver of
- * its runtime, so the test looks at what the module itself refers to. */
+/* M10: the backend needs the CUDA driver and NCCL, but must not call the CUDA runtime, because the
+ * program may have linked the runtime statically or in another version. The host NCCL's driver
+ * calls its runtime, so counters cannot show this; the test looks at the symbols that the backend's
+ * module refers to. */
 #include "tests/host_nccl/findings/finding.h"
 
 #include <dlfcn.h>

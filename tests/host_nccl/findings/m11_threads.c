@@ -1,5 +1,5 @@
-/* M11: two threads may each use a group of their own at the same time. Both groups are on one GPU,
- * so the header demands the same order on all ranks; here a lock keeps it. */
+/* M11: two threads may use two groups at the same time, one each. If both groups are on one GPU,
+ * crunrt.h demands that all ranks make the calls in the same order; here a lock ensures this. */
 #include "tests/host_nccl/findings/finding.h"
 
 #include <pthread.h>

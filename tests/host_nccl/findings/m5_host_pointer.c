@@ -1,4 +1,5 @@
-/* M5: a pointer to host memory is refused before a kernel touches it and poisons the context. */
+/* M5: an operation on a pointer to host memory is refused before a kernel uses the pointer: the
+ * kernel would fail and poison the CUDA context. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

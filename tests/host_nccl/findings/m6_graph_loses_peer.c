@@ -1,6 +1,6 @@
-/* M6: a graph that waits for a rank which has failed does not run for ever: the rank reports its
- * failure, and this rank's overseer aborts the communicator, although the program only waits for
- * its stream. */
+/* M6: a launched graph waits for a rank that has failed. That rank reports its failure in the
+ * store, and the overseer of this rank then aborts the communicator, which ends the graph, although
+ * the program waits for its stream and calls nothing of the library. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {
@@ -16,7 +16,8 @@ int main(void) {
     KEPT(crunrt_group_run(world, &op) == 0, "capture");
     KEPT(cudaStreamEndCapture(s, &graph) == cudaSuccess, "the capture failed");
     KEPT(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess, "instantiate");
-    if (rank == 1) { /* fails by itself: its operation finds no peer in time */
+    /* rank 1 fails because no other rank takes part in its operation */
+    if (rank == 1) {
         crunrt_op lonely = sum_of(floats(16, 1));
         lonely.count = 5;
         KEPT(crunrt_group_run(world, &lonely) < 0, "a sum without its peer");

@@ -4,7 +4,8 @@
 
 #include <pthread.h>
 
-static _Atomic int state; /* 1: the thread captures; 2: it must end the capture */
+/* 1 once the other thread captures; 2 once it must end the capture */
+static _Atomic int state;
 static cudaError_t outcome;
 
 static void *capture(void *arg) {

@@ -1,5 +1,6 @@
-/* M7 and low: the 8-bit floating types of NCCL 2.24 work, and repeated all-reduces of the same data
- * have the same bits on the host NCCL. (On NVSwitch they may differ; crunrt.h says so.) */
+/* M7: the 8-bit floating types of NCCL 2.24 work. This program also checks a finding of low
+ * severity: repeated all-reduces of the same data give the same bits with the host NCCL. (With
+ * NVSwitch they may differ, as crunrt.h says.) */
 #include "tests/host_nccl/findings/finding.h"
 
 static void sum_bytes(crunrt_dtype type, uint8_t one, uint8_t two) {

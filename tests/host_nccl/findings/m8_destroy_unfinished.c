@@ -1,5 +1,5 @@
-/* M8: a program may destroy a group while a work on it is unfinished, for example when it returns
- * early after an error. The work must fail, and the program can free it. */
+/* M8: a program may destroy a group while a work on the group is unfinished, for example when it
+ * returns early after an error. The work must fail, and the program can free the work. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {
@@ -12,9 +12,12 @@ int main(void) {
     crunrt_work *work = NULL;
     crunrt_op op = sum_of(floats(16, 1));
     KEPT(crunrt_group_start(world, &op, &work) == 0, "start");
-    (void) alarm(6); /* in case crunrt_group_destroy() waits for the work for ever */
+    /* ends the program if crunrt_group_destroy() waits for the work for ever */
+    (void) alarm(6);
     crunrt_group_destroy(world);
-    free(malloc(200)); /* overwrites freed memory, so that a use of it is more likely to fail */
+    /* overwrites memory that was just freed, so that a later use of that memory is more likely to
+     * fail */
+    free(malloc(200));
     int rc = crunrt_work_wait(work, CRUNRT_TIMEOUT_DEFAULT);
     say_done();
     KEPT(rc < 0, "%d", rc);

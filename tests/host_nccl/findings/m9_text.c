@@ -1,5 +1,5 @@
-/* M9: the error text of a work that timed out contains its whole timeout, not the time that was
- * left when the program began to wait. */
+/* M9: when a work times out, the error text contains the work's whole timeout. It must not contain
+ * only the time that was left when the program began to wait for the work. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* P1: NCCL makes no thread for an operation on the nccl backend. */
+/* P1: for an operation on the nccl backend, NCCL makes no thread. */
 #include "tests/host_nccl/findings/finding.h"
 
 uint64_t host_nccl_counter(const char *name); /* a function that only the host NCCL has */

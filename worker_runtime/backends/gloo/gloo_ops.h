@@ -49,8 +49,8 @@ struct Call {
     reduce_fn reduction() const { return reduce_function(op->dtype, op->reduce); }
 };
 
-// A posted send or receive. Posting returns at once and the wait follows later, so that many
-// messages can be under way.
+// A posted send or receive. To post a message does not wait for its end, so that many messages can
+// be under way.
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
 // Returns 0; or -ENOTSUP, and sets err.

@@ -159,8 +159,8 @@ struct Message {
     std::vector<int> peers;
 };
 
-// The messages of one direction, sends or receives, in the order in which they began; the waits
-// come in the same order.
+// The messages of one direction, sends or receives, in the order in which they began. They are
+// waited for in this order.
 struct Waiting {
     std::deque<Message> messages;
     std::unique_ptr<UnboundBuffer> spare; // buffer of a complete message, kept for the next message
@@ -238,8 +238,8 @@ class Buffer : public UnboundBuffer {
         w.messages.pop_front();
     }
 
-    // Waits for the first message. If Gloo's wait returns because look() has ended it, the loop
-    // checks again whether the peer is gone.
+    // Waits for the first message of `w`. If Gloo's wait returns because look() has ended the wait,
+    // the loop checks whether the message's peer is gone.
     bool wait(Waiting &w, int *rank, milliseconds timeout, Wait inner) {
         GLOO_ENFORCE(!w.messages.empty(), "wait for a message that was not begun");
         UnboundBuffer *message = w.messages.front().inner.get();
@@ -255,8 +255,8 @@ class Buffer : public UnboundBuffer {
         return true;
     }
 
-    // Called when the peer is gone: succeeds if the message was complete before, else throws
-    // IoException.
+    // Called if the message's peer is gone. Succeeds if the message was complete before the peer
+    // was lost; otherwise throws IoException.
     bool finish_wait(const Waiting &w, int *rank, Wait inner) {
         const Message &message = w.messages.front();
         try {
@@ -308,7 +308,7 @@ Watch::Watch(std::shared_ptr<Transport> transport, const std::map<ino_t, int> &b
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, end_.get(), &event) < 0) throw_errno("epoll_ctl");
     for (const auto &socket : connected_sockets()) {
         // A socket that is not in `before` belongs to this group, or another thread has opened it
-        // meanwhile. To watch a socket of another thread does no harm.
+        // since `before` was made. To watch a socket of another thread does no harm.
         if (before.count(socket.first) == 0) watch(socket.second);
     }
     HoldSignals hold;
@@ -323,8 +323,8 @@ Watch::~Watch() {
     close_duplicates();
 }
 
-// Watches a duplicate of the socket. If descriptors are scarce it does nothing, because the last
-// quarter of the limit is left to the program.
+// Watches a duplicate of the socket. Does nothing if the duplicate's number is in the last quarter
+// of the process's descriptor limit, because these descriptors are left to the program.
 void Watch::watch(int socket) {
     rlimit limit = {};
     int fd = fcntl(socket, F_DUPFD_CLOEXEC, 0);

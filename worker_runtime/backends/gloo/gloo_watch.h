@@ -28,7 +28,7 @@ class WatchedContext : public gloo::rendezvous::Context {
     void connect(gloo::rendezvous::Store &store,
                  std::shared_ptr<gloo::transport::Device> &device);
 
-    // Closes all connections and ends all waits in all threads. To be called after connect().
+    // Closes all connections and ends all waits in all threads. Call this only after connect().
     void abort();
 
   private:

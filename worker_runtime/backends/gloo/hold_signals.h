@@ -1,5 +1,5 @@
-// Blocks all signals of this thread during its lifetime. A thread that is started meanwhile
-// inherits the blocked signals, so it never receives signals that are meant for the program.
+// While an object of this class exists, all signals of this thread are blocked. A thread that is
+// started in this time inherits that, so it never receives signals that are meant for the program.
 #ifndef WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
 #define WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
 

@@ -6,8 +6,9 @@
  *   mpi_types.c     data types and reductions
  *   mpi_wait.c      waits, errors, the lock
  *
- * Three calls of MPI block and have no timeout: MPI_Init_thread, MPI_Comm_create_group and
- * MPI_Finalize. Each of them is made only when all ranks are known to be there. */
+ * Three functions of MPI wait for other processes and have no timeout: MPI_Init_thread,
+ * MPI_Comm_create_group and MPI_Finalize. This backend calls each of them only when it knows that
+ * all ranks are there. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "base/memory.h"
@@ -21,8 +22,8 @@
 
 /* ---- initialising and finalising MPI ---- */
 
-/* Returns the number of processes that the MPI launcher has started, as its environment variables
- * say; 0 if they do not say it. */
+/* Returns how many processes the MPI launcher has started, according to the launcher's environment
+ * variables. Returns 0 if none of these variables is set. */
 static int launched_size(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
     for (size_t i = 0; i < CR_ARRAY_LEN(names); i++) {
@@ -32,9 +33,9 @@ static int launched_size(void) {
     return 0;
 }
 
-/* Checks that the MPI that is loaded is the one for which this module was built, because MPI's
- * constants differ between implementations. If the program links an MPI, the dynamic loader uses
- * that MPI for this module, too. */
+/* Checks that the loaded MPI library is of the implementation for which this module was built,
+ * because MPI's constants differ between implementations. If the program itself links an MPI
+ * library, the dynamic loader uses that library for this module, too. */
 static int check_flavour(struct cr_error *err) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
     int len = 0;
@@ -70,8 +71,9 @@ static int mpi_probe(const struct backend_group *group, struct cr_error *err) {
     return 0;
 }
 
-/* Calls MPI_Finalize() when the process exits. MPI_Finalize() waits for all other processes, so a
- * process that has failed must not call it; the launcher then ends the job. */
+/* Calls MPI_Finalize() when the process exits. A process that ends with an error, or with
+ * unfinished operations, does not call it, because MPI_Finalize() would wait for all other
+ * processes; the MPI launcher ends these. */
 static void finalise_at_exit(int status, void *arg) {
     (void) arg;
     if (status == 0 && !mpi_has_unfinished() && !is_finalised()) (void) MPI_Finalize();
@@ -115,8 +117,9 @@ static int mpi_open(const struct backend_group *group, void **out, struct cr_err
     return 0;
 }
 
-/* Marks the group as aborted. MPI cannot end the operations of a communicator. The other ranks
- * learn of the failure from the store, which they check while they wait. */
+/* Marks the group as aborted. It cannot end operations that are under way, because MPI has no
+ * function for that. The other ranks learn of the failure from the store, which they check while
+ * they wait. */
 static void mpi_abort(void *arg) {
     struct mpi_state *s = arg;
     s->is_aborted = true;

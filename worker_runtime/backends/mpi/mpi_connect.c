@@ -1,9 +1,10 @@
 /* Finds out which process of MPI_COMM_WORLD is which rank of the group, and makes the communicator.
  *
- * MPI's ranks and the group's ranks may be numbered differently, and by mistake the ranks may
- * belong to several MPI jobs. So each rank writes its rank in MPI_COMM_WORLD to the store, and
- * proves it by an MPI message to the next rank of the group. MPI_Comm_create_group() has no
- * timeout, so it is called only when all ranks are known to be there. */
+ * MPI may number the processes differently from the group, and by mistake the ranks of one group
+ * may belong to several MPI jobs. So each rank writes its rank in MPI_COMM_WORLD to the store, and
+ * proves it by an MPI message (a greeting) to the next rank of the group. MPI_Comm_create_group()
+ * has no timeout, so a rank calls it only after it has read the records of all ranks and has got
+ * the greeting of the previous rank. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "base/clock.h"
@@ -15,11 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* tag of greetings on MPI_COMM_WORLD; every MPI allows tags up to 32767 */
+/* tag of greetings on MPI_COMM_WORLD; every MPI library allows tags up to 32767 */
 #define GREETING_TAG 28266
 #define GROUP_TAG    28267
 
-struct identity { /* the identity that a rank of the group writes to the store */
+struct identity { /* what a rank of the group writes to the store about itself */
     int rank, world_rank, world_size;
     char nonce[33];
 };
@@ -51,8 +52,8 @@ static int read_identity(const struct backend_group *g, int rank, struct identit
     return 0;
 }
 
-/* Checks the identities all[size], which the ranks have written to the store: their ranks in
- * MPI_COMM_WORLD must be valid and different. */
+/* Checks what the ranks have written to the store: the ranks in MPI_COMM_WORLD of all[size] must be
+ * valid, and no two may be the same. */
 static int check_identities(const struct identity *all, int size, const struct identity *self,
                             struct cr_error *err) {
     CR_AUTO_FREE int *holder = malloc((size_t) self->world_size * sizeof(*holder));
@@ -94,8 +95,8 @@ static int exchange_identities(const struct backend_group *g, const struct ident
     return rc < 0 ? rc : check_identities(all, g->size, self, err);
 }
 
-/* Receives the greeting of the previous rank. Ignores a greeting that is left from an earlier
- * attempt to make a group. */
+/* Receives the greeting of the previous rank of the group, which is `last`. Ignores greetings that
+ * are left from an earlier attempt to make a group. */
 static int receive_greeting(const struct backend_group *g, const struct identity *last,
                      int64_t deadline_ms, struct cr_error *err) {
     struct identity greeting;
@@ -116,15 +117,15 @@ static int receive_greeting(const struct backend_group *g, const struct identity
     return 0;
 }
 
-/* Sends a greeting by MPI to the next rank, and waits for the greeting of the previous rank. That
- * greeting must equal what the previous rank has written to the store. If two jobs share a store by
- * mistake, no such greeting comes, and the function fails within the timeout. */
+/* Sends this rank's identity by MPI to the next rank of the group, and waits for a message with the
+ * identity that the previous rank has written to the store. If two jobs use one store by mistake,
+ * no such message comes, and the function fails within the timeout. */
 static int greet_neighbours(const struct backend_group *g, const struct identity *self,
                             const struct identity *all, struct cr_error *err) {
     const struct identity *next = &all[(g->rank + 1) % g->size];
     const struct identity *last = &all[(g->rank + g->size - 1) % g->size];
-    /* on the heap, because MPI reads it until it is sent, which may be after this function
-     * returns */
+    /* allocated, because MPI may read the memory until the message is sent, and this function may
+     * return before that */
     struct identity *word = malloc(sizeof(*word));
     if (word == NULL) return cr_fail(err, -ENOMEM, "greet the next rank: out of memory");
     *word = *self;
@@ -192,8 +193,8 @@ static int connect_comm(struct mpi_state *s, const struct backend_group *g, stru
     return rc;
 }
 
-/* Connects the group. MPI_COMM_WORLD belongs to the program, so its error handler is replaced only
- * during this call. */
+/* Connects the group. MPI_COMM_WORLD belongs to the program, so its error handler is restored
+ * before this function returns. */
 int mpi_connect(struct mpi_state *s, const struct backend_group *g, struct cr_error *err) {
     MPI_Errhandler before = MPI_ERRHANDLER_NULL;
     mpi_enter();

@@ -1,7 +1,7 @@
 /* Declarations that the files of the mpi backend share.
  *
- * All calls of MPI are made between mpi_enter() and mpi_leave(), which hold a lock. So the MPI
- * library needs to support only MPI_THREAD_SERIALIZED. */
+ * Between mpi_enter() and mpi_leave() a thread holds the backend's lock. All calls of MPI are made
+ * there, so that only one thread calls MPI at a time and MPI_THREAD_SERIALIZED is enough. */
 #ifndef BACKENDS_MPI_INTERNAL_H
 #define BACKENDS_MPI_INTERNAL_H
 
@@ -30,40 +30,43 @@ struct mpi_state {
 void mpi_enter(void);
 void mpi_leave(void);
 
-/* Records that an operation was left unfinished. MPI_Finalize() might then wait forever, so the
- * backend does not call it when the process ends. */
+/* Records that some operation of this process did not end. After that the backend does not call
+ * MPI_Finalize() at the end of the process, because MPI_Finalize() could wait forever. */
 void mpi_note_unfinished(void);
 bool mpi_has_unfinished(void);
 
 bool is_initialised(void);
 bool is_finalised(void);
 
-/* Returns the negative errno for MPI's error code, and sets err to `what` and MPI's own message. */
+/* Sets err to `what` and MPI's text for the error `code`. Returns the negative errno that fits the
+ * error's class. */
 int fail_mpi(int code, struct cr_error *err, const char *what);
 
-/* Waits until the request is done. Returns 0; -EINPROGRESS if it is not done at until_ms (monotonic
- * clock); MPI's failure; or -ECONNRESET if another rank has reported in the store that it
- * failed. */
+/* Waits until the request is done, at most until until_ms (monotonic clock, in ms). Returns 0 if
+ * the request is done, and -EINPROGRESS if it is not done in time. Otherwise sets err and returns
+ * MPI's failure; or what store->failed() returns, usually -ECONNRESET, if another rank has failed.
+ */
 int test_until(const struct backend_store *store, MPI_Request *request, MPI_Status *status,
                int64_t until_ms, struct cr_error *err);
 
-/* Cancels a receive, so that MPI no longer writes to its buffer. MPI cannot cancel other
- * operations. */
+/* Cancels a receive, so that MPI does not write to the receive's buffer after this call. MPI can
+ * cancel no other kind of operation. */
 void cancel_receive(MPI_Request *request);
 
 /* ---- mpi_connect.c ---- */
 
 /* Finds out which process of MPI_COMM_WORLD is which rank of the group, and makes the group's
- * communicator. */
+ * communicator. Returns 0; or a negative errno, and sets err. */
 int mpi_connect(struct mpi_state *s, const struct backend_group *g, struct cr_error *err);
 
 /* ---- mpi_types.c ---- */
 
-/* Makes, once per process, the reductions that MPI lacks: those on half-width floats. They exist
- * until MPI_Finalize(). */
+/* Makes MPI operators for half-width floats (float16 and bfloat16), which MPI lacks. Only the first
+ * call in a process makes them; they exist until MPI_Finalize(). */
 int make_ops(struct cr_error *err);
 
-/* Returns MPI's reduction. For CRUNRT_AVG it returns the sum; reduce_finish() divides it. */
+/* Returns MPI's operator for a reduction. For CRUNRT_AVG this is the sum: after the reduction the
+ * caller must divide by the number of ranks with reduce_finish(). */
 MPI_Op operation_of(crunrt_dtype dtype, crunrt_reduce_op reduce);
 MPI_Datatype type_of(crunrt_dtype dtype);
 

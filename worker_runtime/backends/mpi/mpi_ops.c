@@ -1,9 +1,9 @@
-/* Operations on a communicator. Each is a work: a nonblocking call of MPI, whose request is tested.
- * mpi_run() starts a work and waits for it.
+/* Operations on a communicator. Each operation is a nonblocking call of MPI; its work tests MPI's
+ * request for it. mpi_run() starts a work and waits for it.
  *
- * MPI cannot cancel an operation: after a failure it may still read and write the buffers, inside
- * any later call of MPI. So this backend does not free memory that MPI may use, and the caller must
- * not free its buffers, either. */
+ * MPI cannot cancel an operation other than a receive. After a failure, MPI may still read and
+ * write the buffers of such an operation, inside any later call of MPI. So this backend does not
+ * free memory that MPI may use, and the program must not free the operation's buffers. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "worker_runtime/backends/reduce/reduce.h"
@@ -21,11 +21,11 @@ struct mpi_work {
     size_t element; /* bytes of one element */
     int64_t deadline_ms;
     MPI_Request request;
-    /* for an all-to-all with counts: four arrays of [size], namely counts and offsets of the sent
-     * data, then counts and offsets of the received data */
+    /* for an all-to-all with counts: four arrays, each with one int per rank: counts and offsets of
+     * the data to send, counts and offsets of the data to receive */
     int *counts;
     bool is_over;
-    struct cr_error outcome; /* result of the operation; valid if is_over */
+    struct cr_error outcome; /* result of the operation; valid if is_over is true */
 };
 
 static bool is_reduction(const crunrt_op *op) {
@@ -54,7 +54,8 @@ static int check_supported(const struct mpi_state *s, const crunrt_op *op, struc
     return 0;
 }
 
-/* Converts counts to MPI's form: writes counts, and after them displacements, to out[2 * size]. */
+/* Converts counts to the form that MPI wants: writes `size` counts to `out`, and behind them `size`
+ * displacements. */
 static int put_counts(const size_t *counts, int size, int *out, struct cr_error *err) {
     size_t at = 0;
     for (int r = 0; r < size; r++) {
@@ -80,7 +81,8 @@ static int fill_counts(struct mpi_work *w, struct cr_error *err) {
     return rc;
 }
 
-/* Returns MPI_IN_PLACE if input and output are the same buffer, as MPI requires, else `send`. */
+/* Returns what to give MPI as the send buffer: MPI_IN_PLACE if `send` and `recv` are the same
+ * buffer, as MPI requires, else `send`. */
 static const void *unless_same(const void *send, const void *recv) {
     return send == recv ? MPI_IN_PLACE : send;
 }
@@ -101,8 +103,9 @@ static int start_reduction(struct mpi_work *w, MPI_Datatype t, int n) {
     return MPI_Ireduce_scatter_block(op->send, op->recv, n, t, reduce, s->comm, &w->request);
 }
 
-/* Starts a gather, scatter or all-gather. In a gather or scatter, only the root has the large
- * buffer. */
+/* Starts a gather, scatter or all-gather of `n` elements per rank. In a gather only the root has
+ * the receive buffer for all ranks; in a scatter only the root has the send buffer for all ranks.
+ */
 static int start_gathering(struct mpi_work *w, MPI_Datatype t, int n) {
     const crunrt_op *op = &w->op;
     struct mpi_state *s = w->s;
@@ -123,7 +126,7 @@ static int start_gathering(struct mpi_work *w, MPI_Datatype t, int n) {
                         s->comm, &w->request);
 }
 
-/* Calls the function of MPI that starts the operation. Returns MPI's code. */
+/* Calls the function of MPI that starts the operation. Returns the code that MPI returned. */
 static int submit(struct mpi_work *w) {
     const crunrt_op *op = &w->op;
     struct mpi_state *s = w->s;
@@ -177,7 +180,8 @@ int mpi_start(void *arg, const struct backend_call *call, void **out, struct cr_
     return 0;
 }
 
-/* Fails if the message is shorter than its receive; MPI itself reports no error in that case. */
+/* Checks that a received message has the length that the receive expects, because MPI reports no
+ * error for a shorter message. Returns 0; or -EPROTO, and sets err. */
 static int check_length(const struct mpi_work *w, const MPI_Status *status, struct cr_error *err) {
     int count = 0;
     (void) MPI_Get_count(status, type_of(w->op.dtype), &count);
@@ -203,7 +207,8 @@ int mpi_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     }
     int64_t until = timeout_ms > 0 ? cr_deadline_ms(timeout_ms) : 0;
     if (until > w->deadline_ms) until = w->deadline_ms;
-    if (w->s->is_aborted) until = 0; /* test only once: the operation may be done */
+    /* after an abort the request is tested only once, because the operation may be done */
+    if (w->s->is_aborted) until = 0;
     MPI_Status status;
     int rc = test_until(&w->s->store, &w->request, &status, until, err);
     if (rc == 0) {
@@ -221,8 +226,8 @@ int mpi_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     return rc;
 }
 
-/* Frees a work. Cancels it if it is an unfinished receive. Any other unfinished work is not freed,
- * because MPI may still use its memory. */
+/* Frees a work. An unfinished receive is cancelled and freed. Any other unfinished work is not
+ * freed, because MPI may still use its memory. */
 void mpi_release(void *arg) {
     struct mpi_work *w = arg;
     if (w->op.kind == CRUNRT_OP_RECV) cancel_receive(&w->request);
@@ -247,7 +252,8 @@ int mpi_batch(void *arg, const struct backend_call *calls, size_t count,
     size_t started = 0;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++) rc = check_supported(arg, calls[i].op, err);
-    if (rc < 0) return rc; /* no operation has been started when a batch is refused */
+    /* all calls are checked before the first one starts, so a refused batch has started none */
+    if (rc < 0) return rc;
     for (; rc == 0 && started < count; started += rc == 0) {
         rc = mpi_start(arg, &calls[started], &works[started], err);
     }

@@ -1,5 +1,5 @@
-/* Converts data types and reductions to those of MPI. MPI has no half-width floats, so they are
- * sent as 16-bit words, and reduced by the functions of backends/reduce. */
+/* MPI's names for data types and reductions. MPI has no half-width floats (float16, bfloat16): they
+ * are sent as 16-bit integers, and the functions of backends/reduce reduce them. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "worker_runtime/backends/reduce/reduce.h"

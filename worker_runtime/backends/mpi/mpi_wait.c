@@ -1,8 +1,8 @@
-/* Waits for MPI's requests, and turns MPI's errors into texts.
+/* Waits for MPI's requests, and error texts of MPI.
  *
- * MPI has no events and no timeouts. So a wait tests the request repeatedly, and yields the
- * processor between two tests, until the request is done, the deadline has passed, or another rank
- * has reported in the store that it failed. */
+ * MPI has no events and no timeouts. So a wait tests the request again and again, and yields the
+ * processor between two tests. It ends when the request is done, when the deadline has passed, or
+ * when another rank has reported in the store that it failed. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@
 #define STORE_LOOK_EVERY_MS INT64_C(100)
 
 static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool has_unfinished; /* accessed atomically, because several threads may use groups */
+static bool has_unfinished; /* accessed only atomically, because several threads may use groups */
 
 void mpi_enter(void) { (void) pthread_mutex_lock(&mpi_lock); }
 void mpi_leave(void) { (void) pthread_mutex_unlock(&mpi_lock); }
@@ -51,8 +51,9 @@ int fail_mpi(int code, struct cr_error *err, const char *what) {
 
 /* ---- waiting ---- */
 
-/* Pauses between two tests of a request. MPI moves data only inside its calls, so the pause usually
- * just yields the processor. After the first 20 ms, every 64th pause sleeps for 0.2 ms. */
+/* Pauses between two tests of a request. A sleep delays the transfer, because MPI moves data only
+ * inside its calls. So the pause just yields the processor; only after the first 20 ms, every 64th
+ * pause sleeps for 0.2 ms. */
 static void pause_between_tests(int64_t started_ns, unsigned turn) {
     if (turn % 64 == 0 && cr_monotonic_ns() - started_ns > 20 * CR_NS_PER_MS) {
         struct timespec ts = {0, 200000};

@@ -11,8 +11,8 @@
  *   nccl_api.c     loads NCCL and the CUDA driver */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
-/* Puts the pending sends and receives on the stream before it returns the communicator, because the
- * caller may use the communicator for operations of its own. */
+/* Returns the communicator. The caller may use it for operations of its own, which must run after
+ * the group's pending sends and receives, so these are put on the stream first. */
 static void *nccl_native(void *arg) {
     struct nccl_state *s = arg;
     struct cr_error ignored;

@@ -1,6 +1,6 @@
-/* Loads NCCL and the CUDA driver. If the environment has a library's path, only this path is
- * tried. Otherwise the dynamic loader's own places are tried, and after them the folders beside the
- * headers with which this module was built. */
+/* Loads NCCL and the CUDA driver. If an environment variable gives a library's path, only this path
+ * is tried. Otherwise the dynamic loader searches its own folders; if it finds nothing, the folders
+ * beside the headers with which this module was built are tried. */
 #include "worker_runtime/backends/nccl/nccl_api.h"
 
 #include "base/cleanup.h"
@@ -30,8 +30,9 @@ static void *try_open(const char *path, char reason[512]) {
     return handle;
 }
 
-/* Opens a library. `hints` is a list of folders, separated by ':', which are tried after the
- * dynamic loader's own places. */
+/* Opens a library. If the environment variable `variable` is set, it is the path. Otherwise
+ * `soname` is searched in the dynamic loader's own folders, and after them in `hints`, a list of
+ * folders separated by ':'. */
 static void *open_library(const char *variable, const char *soname, const char *hints) {
     char reason[512] = "";
     const char *given = getenv(variable);
@@ -56,8 +57,8 @@ static void *open_library(const char *variable, const char *soname, const char *
     return handle;
 }
 
-/* Finds a symbol and stores its address in the function pointer `slot`. memcpy() is used because C
- * has no cast from an object pointer to a function pointer, although POSIX allows the conversion.
+/* Finds a symbol and stores its address in the function pointer to which `slot` points. memcpy() is
+ * used because C has no cast from an object pointer, which dlsym() returns, to a function pointer.
  */
 static bool find(void *library, const char *name, void *slot) {
     void *symbol = dlsym(library, name);

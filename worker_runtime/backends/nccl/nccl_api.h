@@ -14,8 +14,8 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-/* Numbers of NCCL's types that the headers of older releases lack. ncclBfloat16 is here because
- * these headers define its name only for CUDA C++. */
+/* Numbers of NCCL's types that the headers of older releases lack. These headers have ncclBfloat16,
+ * but only for CUDA C++, so its number is here, too. */
 #define NCCL_BFLOAT16    ((ncclDataType_t) 9)
 #define NCCL_FLOAT8_E4M3 ((ncclDataType_t) 10)
 #define NCCL_FLOAT8_E5M2 ((ncclDataType_t) 11)
@@ -26,10 +26,10 @@
 
 typedef unsigned long long cuda_pointer; /* CUdeviceptr */
 
-/* The functions of the driver, with the types of their arguments. The handles of streams and events
- * have the same types in driver and runtime. All return a CUresult, whose numbers are those of
- * cudaError_t. cuda.h is not included, because it would rename these functions to the versions that
- * are newest in that release of CUDA. */
+/* The functions of the driver, with the types of their arguments. Streams and events have the same
+ * handle types as in the CUDA runtime. All functions return a CUresult, whose numbers are those of
+ * cudaError_t. This file does not include cuda.h, because cuda.h has macros that rename these
+ * functions to their newest versions. */
 #define CUDA_FUNCTIONS(X)                                                                          \
     X(cuInit, (unsigned flags))                                                                    \
     X(cuDriverGetVersion, (int *version))                                                          \
@@ -60,10 +60,10 @@ typedef unsigned long long cuda_pointer; /* CUdeviceptr */
 #define CUDA_STREAM_NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
 #define CUDA_EVENT_NO_TIMING     2 /* CU_EVENT_DISABLE_TIMING */
 #define CUDA_MEMORY_TYPE         2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
-#define CUDA_PAGEABLE_ACCESS     88 /* CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS */
+#define CUDA_PAGEABLE_ACCESS     88 /* CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS of cuda.h */
 #define CUDA_INVALID_VALUE       1
 #define CUDA_STUB_LIBRARY        34
-#define CUDA_OLD_DRIVER          35 /* cudaErrorInsufficientDriver; CUDA 13's stub returns it */
+#define CUDA_OLD_DRIVER          35 /* cudaErrorInsufficientDriver, from CUDA 13's stub library */
 #define CUDA_NO_DEVICE           100
 #define CUDA_INVALID_HANDLE      400
 #define CUDA_NOT_READY           600
@@ -107,11 +107,12 @@ struct nccl_api {
 #endif
 };
 
-/* Loads both libraries, once per process, and sets *out to the table. CRUNRT_NCCL_LIBRARY and
- * CRUNRT_CUDA_LIBRARY may give other paths. The fake for tests, which exports the symbol fake_nccl,
- * is refused unless CRUNRT_ALLOW_FAKE_NCCL is "1". Returns 0; or a negative errno, and sets err to
- * a text that names the library, the places and the loader's reason: -ENODEV if the driver is
- * missing, -ENOENT if NCCL is missing or too old. */
+/* Loads both libraries, once per process, and sets *out to the table. The environment variables
+ * CRUNRT_NCCL_LIBRARY and CRUNRT_CUDA_LIBRARY may give other paths. An NCCL library that exports
+ * the symbol fake_nccl is a fake for tests and is refused unless CRUNRT_ALLOW_FAKE_NCCL is "1".
+ * Returns 0; -ENODEV if the driver is missing; -ENOENT if NCCL is missing, too old or a refused
+ * fake. On a failure it sets err to a text with the library, the searched places and the loader's
+ * message. */
 int nccl_api_load(const struct nccl_api **out, struct cr_error *err);
 
 #endif

@@ -1,8 +1,9 @@
 /* The end of communicators.
  *
- * A communicator that has failed is aborted, not finalized or destroyed, because these wait for
- * peers. Aborts, finalize, destroy and cudaFree() all wait for kernels of the whole device, so any
- * of them may hang. So they run in a thread of their own, and have a time limit. */
+ * A communicator that has failed is aborted. It is not finalized or destroyed, because both wait
+ * for the other ranks. Aborts, finalize, destroy and cudaFree() wait for all kernels of the device,
+ * so each of them may hang. So they run in a separate thread, and the caller waits for that thread
+ * only for a limited time. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/clock.h"
@@ -18,9 +19,9 @@
 #define ABORT_TIMEOUT_MS    INT64_C(30000) /* default; CRUNRT_NCCL_ABORT_TIMEOUT_MS replaces it */
 #define FINALIZE_TIMEOUT_MS INT64_C(60000)
 
-static atomic_int wedged_comms; /* number of communicators whose abort or close has not returned in
-                                 * time */
-static atomic_int aborts;       /* number of aborts of communicators that have begun */
+static atomic_int wedged_comms; /* number of communicators whose abort or close exceeded its time
+                                 * limit and has not returned */
+static atomic_int aborts;       /* number of communicators of this process whose abort has begun */
 
 bool has_wedged_comm(void) { return atomic_load(&wedged_comms) > 0; }
 int abort_count(void) { return atomic_load(&aborts); }
@@ -40,16 +41,17 @@ void set_connected(struct nccl_state *s) {
 
 /* ---- jobs ---- */
 
-/* A task for a separate thread. The thread and its caller both use the job; the one that finishes
- * last frees it. */
+/* A task for a separate thread. The thread and its caller both use the job. If the caller gives up
+ * waiting, the thread frees the job, else the caller does. */
 struct job {
     void (*run)(struct job *j);
-    /* Called by the thread, with the lock held, if the caller has given up on the job before. */
+    /* If the caller has given up waiting, the thread calls this after run(), with the lock held. */
     void (*run_late)(struct job *j);
-    struct nccl_state *states; /* linked by next_in_job */
+    struct nccl_state *states; /* a list, linked by next_in_job */
     ncclComm_t *comms;         /* the `count` communicators that the job aborts */
     int count;
-    bool is_done, is_abandoned; /* guarded by nccl_lock() */
+    bool is_done, is_abandoned; /* is_abandoned: true if the caller has given up waiting; both
+                                 * are guarded by nccl_lock() */
 };
 
 static void job_free(struct job *j) {
@@ -68,7 +70,7 @@ static void *run_job(void *arg) {
     j->is_done = true;
     bool is_abandoned = j->is_abandoned;
     if (is_abandoned) {
-        /* the task has ended after all, so its communicators are not wedged any more */
+        /* the task has ended after all, so its communicators are no longer wedged */
         (void) atomic_fetch_sub(&wedged_comms, j->count);
         j->run_late(j);
     }
@@ -91,9 +93,9 @@ static int start_thread(struct job *j) {
     return rc;
 }
 
-/* Runs the job in a separate thread, and waits until it is done, but not longer than timeout_ms.
- * Returns whether it is done; a job that is not done frees itself later. If no thread can be
- * started, the job does not run. */
+/* Runs the job in a separate thread, and waits for it at most timeout_ms. Returns true if the job
+ * is done and has been freed. Returns false if the job is not done; its thread frees it when it
+ * ends. If no thread can be started, frees the job without running it and returns false. */
 static bool run_with_limit(struct job *j, int64_t timeout_ms) {
     if (start_thread(j) != 0) {
         (void) atomic_fetch_add(&wedged_comms, j->count);
@@ -122,9 +124,10 @@ static void wait_for_calls(const struct job *j) {
     nccl_unlock();
 }
 
-/* Aborts the communicators. With NCCL 2.22 and later this is one group: its calls of
- * ncclCommAbort() mark all communicators as aborted, so that their kernels and calls end, and its
- * end frees them. No thread may be in a call with a communicator when it is freed. */
+/* Aborts the communicators of the job. With NCCL 2.22 and later all aborts are in one
+ * ncclGroupStart() … ncclGroupEnd(). There ncclCommAbort() only marks a communicator as aborted, so
+ * that its kernels and calls end, and ncclGroupEnd() frees the communicators. So this function
+ * waits before ncclGroupEnd() until no thread is in a call with one of them. */
 static void run_abort(struct job *j) {
     const struct nccl_api *api = j->states->api;
     bool is_grouped = api->nccl_version >= NCCL_GROUPED_ABORT;
@@ -135,7 +138,8 @@ static void run_abort(struct job *j) {
     (void) api->ncclGroupEnd();
 }
 
-/* Does nothing: the wedged states stay as they are, because their groups may still use them. */
+/* Does nothing. The states of a late abort are not freed, because their groups may still use them.
+ */
 static void late_abort(struct job *j) { (void) j; }
 
 struct collection {
@@ -143,7 +147,8 @@ struct collection {
     int count;
 };
 
-/* Adds the state to those that are aborted, if it has a communicator. */
+/* Adds the state to those whose communicators are aborted together. Does nothing if the state has
+ * no communicator or its abort has already begun. */
 static void add_to(struct collection *c, struct nccl_state *s) {
     if (__atomic_load_n(&s->comm, __ATOMIC_ACQUIRE) == NULL || s->is_aborting) return;
     s->is_aborting = true;
@@ -157,8 +162,8 @@ static void add_connected(struct nccl_state *s, void *collection) {
     if (s->is_connected) add_to(collection, s);
 }
 
-/* Makes a job that aborts the communicators, and removes these from their states. Returns NULL if
- * memory is short. */
+/* Makes a job that aborts the communicators of the collected states. Returns NULL if memory is
+ * short. */
 static struct job *abort_job_new(const struct collection *c) {
     struct job *j = calloc(1, sizeof(*j));
     ncclComm_t *comms = calloc((size_t) c->count, sizeof(*comms));
@@ -174,9 +179,9 @@ static struct job *abort_job_new(const struct collection *c) {
     return j;
 }
 
-/* The states whose abort has not returned. They are never freed, and their CUDA objects neither,
- * because cudaFree() would wait for the kernel for which the abort waits. The list keeps them
- * reachable for a debugger and a leak checker. */
+/* The list of all states whose abort exceeded its time limit. Neither these states nor their CUDA
+ * objects are freed, because cudaFree() would wait for the kernel for which the abort waits. A
+ * debugger and a leak checker find the states by this list. */
 static struct nccl_state *last_wedged;
 
 static void finish_abort(struct nccl_state *states, bool is_done) {
@@ -223,7 +228,8 @@ static void no_report(void *arg, const char *text) {
     (void) text;
 }
 
-/* Finalizes and destroys a communicator. Returns false if it must be aborted. */
+/* Finalizes and destroys a communicator. Returns false if this fails; the caller must then abort
+ * the communicator. */
 static bool finalize(struct nccl_state *s) {
     struct cr_error ignored;
     ncclComm_t comm = NULL;
@@ -242,10 +248,10 @@ static bool finalize(struct nccl_state *s) {
     return true;
 }
 
-/* Ends the communicator, unless an abort has ended it, and frees what the state has on the device.
- * A communicator is aborted instead of finalized if any communicator of this process has been
- * aborted since it was made, because in that case a peer may be gone and finalize would wait for
- * it. */
+/* Ends the communicator, if an abort has not ended it before, and frees what the state has on the
+ * device. The communicator is normally finalized. It is aborted if finalize fails, or if a
+ * communicator of this process has been aborted since this state was made: in that case a peer may
+ * be gone, and finalize would wait for the peer. */
 static void run_close(struct job *j) {
     struct nccl_state *s = j->states;
     if (s->comm != NULL && (abort_count() != s->aborts_before || !finalize(s))) nccl_abort(s);
@@ -265,8 +271,8 @@ void nccl_close(void *arg) {
         return;
     }
     nccl_lock();
-    /* From now on aborts of other communicators do not include this one, and its group, to which
-     * `store` belongs, may be freed. */
+    /* After this block, aborts of other communicators do not include this one, and nothing here
+     * uses the group's store, so the group may be freed. */
     while (s->is_aborting || s->pins > 0) (void) nccl_wait_change(INT64_MAX);
     s->is_connected = false;
     s->store.failed = no_failure;
@@ -278,7 +284,8 @@ void nccl_close(void *arg) {
         return;
     }
     struct job *j = calloc(1, sizeof(*j));
-    if (j == NULL) return; /* memory is short: the communicator stays open until the process ends */
+    /* without memory the communicator stays open until the process ends */
+    if (j == NULL) return;
     *j = (struct job){.run = run_close, .run_late = late_close, .states = s, .count = 1};
     s->next_in_job = NULL;
     if (run_with_limit(j, FINALIZE_TIMEOUT_MS + abort_timeout_ms()) && !s->is_wedged) free(s);

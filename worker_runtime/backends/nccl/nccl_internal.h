@@ -1,9 +1,9 @@
-/* Declarations that the files of the nccl backend share: the state of one communicator, and
- * functions for errors, launches, the overseer over communicators, and their end.
+/* Declarations that the files of the nccl backend share: the state of one communicator, and the
+ * functions for errors, launches, the overseer, and the end of communicators.
  *
- * Threads. At most one thread at a time makes a call on a group. Besides it, two threads use a
- * state: the overseer (nccl_overseer.c), and the thread that aborts or closes communicators
- * (nccl_end.c). One lock per process, nccl_lock(), guards what they share. */
+ * Threads. A group is used by one thread at a time. Two more threads use the group's state: the
+ * overseer (nccl_overseer.c), and a thread that aborts or closes communicators (nccl_end.c). One
+ * lock per process, nccl_lock(), guards what these threads share. */
 #ifndef BACKENDS_NCCL_INTERNAL_H
 #define BACKENDS_NCCL_INTERNAL_H
 
@@ -15,67 +15,75 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* time between two checks whether another rank has reported a failure in the store */
+/* time in ms between two checks of the store for failures that other ranks have reported */
 #define STORE_LOOK_EVERY_MS INT64_C(100)
 
 struct nccl_state {
     const struct nccl_api *api;
-    void *context; /* the primary context of the device, which the CUDA runtime uses, too */
+    void *context; /* the device's primary context, which the CUDA runtime also uses */
     int ordinal;   /* the driver's number of the device */
     int device, rank, size;
-    /* The stream of the group's caller, on which nothing is run: operations wait for what is on it,
-     * and it can be made to wait for operations. */
+    /* The stream that the program gave for this group. The backend runs no operation on this
+     * stream: operations run on `own` and wait for what the program has put on this stream before.
+     */
     cudaStream_t caller_stream;
     cudaStream_t own;      /* the stream on which operations run */
-    cudaStream_t captured; /* the stream for operations that become part of a CUDA graph */
-    cudaEvent_t ready;     /* recorded on a caller's stream, so that `own` can wait for it */
-    cuda_pointer scratch;  /* one int32 on the device, which a barrier reduces */
+    cudaStream_t captured; /* the stream on which operations are captured into a CUDA graph */
+    cudaEvent_t ready;     /* recorded on a caller's stream, so that `own` can wait for that
+                            * stream */
+    cuda_pointer scratch;  /* one int32 in device memory: a barrier is an all-reduce of it */
     bool is_blocking;
-    bool reads_host_memory; /* true: the GPU shares the CPU's address space */
-    int aborts_before; /* number of aborts that this process had begun when the state was made */
-    char name[64]; /* name of the communicator; NCCL keeps a pointer to this array */
+    bool reads_host_memory; /* true if the GPU shares the CPU's address space */
+    int aborts_before;      /* the value of abort_count() when this state was made */
+    char name[64];          /* the communicator's name; NCCL keeps a pointer to this array */
     struct backend_store store;
-    struct launch *pending; /* sends and receives that are not on the stream yet; or NULL */
+    struct launch *pending; /* started sends and receives that are not on the stream yet; NULL if
+                             * there are none */
 
-    /* All following members are guarded by nccl_lock(). */
-    ncclComm_t comm;    /* NULL before it is initialised, and once it is aborted or destroyed */
-    bool is_connected;  /* true: an abort of any connected communicator also aborts this one */
-    bool is_aborting;   /* true: the communicator's abort has begun and is not over */
-    bool is_wedged;     /* true: the communicator's abort has not returned, so CUDA calls may not
-                         * return either */
-    bool is_waited_for; /* true: a thread is in wait_for_launch() for an operation of this state */
-    bool has_graphs;    /* true: operations of the communicator have become part of CUDA graphs */
+    /* All members below are guarded by nccl_lock(). */
+    ncclComm_t comm;    /* NULL before the communicator is initialised, and after its abort or
+                         * destroy */
+    bool is_connected;  /* true if an abort of any connected communicator also aborts this one */
+    bool is_aborting;   /* true while an abort of the communicator is under way */
+    bool is_wedged;     /* true if an abort of the communicator exceeded its time limit; calls of
+                         * CUDA may hang, too */
+    bool is_waited_for; /* true if a thread is in wait_for_launch() for an operation of this
+                         * state */
+    bool has_graphs;    /* true if operations of the communicator have become part of CUDA graphs */
     int inside;         /* number of threads that are in a call of NCCL with this communicator */
-    int pins;           /* > 0: the overseer uses the state without holding the lock */
-    /* The call of NCCL that the group's thread is in: what it does, when it began, its limits. */
+    int pins;           /* more than 0 while the overseer uses the state, even without the lock */
+    /* The call of NCCL that the group's thread is in: what the call does (for error texts; NULL if
+     * the thread is in no call), when it began, its timeout and its deadline, all three in ms. */
     const char *phase;
     int64_t call_began_ms, call_timeout_ms, call_deadline_ms;
-    struct cr_error failure;    /* why the overseer has aborted it; code 0: it has not */
-    /* launches that are not known to be complete: a list from the oldest to the newest */
+    struct cr_error failure; /* why the overseer has aborted the communicator; code 0 if it has
+                              * not */
+    /* list of the launches that are not known to be complete, the oldest first */
     struct launch *oldest, *newest;
-    struct launch *spare;       /* launches that can be used again */
-    struct nccl_state *next;    /* the list of all states that the overseer looks at */
-    struct nccl_state *next_in_job;   /* the states that are aborted together */
-    struct nccl_state *wedged_before; /* the list of wedged states */
+    struct launch *spare;             /* list of launches that can be used again */
+    struct nccl_state *next;          /* in the list of all states that the overseer watches */
+    struct nccl_state *next_in_job;   /* in the list of states that one job aborts */
+    struct nccl_state *wedged_before; /* in the list of wedged states */
 };
 
 /* ---- nccl_wait.c: errors and waits ---- */
 
-/* Sets err to `code` and the text "<what>: CUDA error 100 (…)". Returns `code`; or
- * -ENOTRECOVERABLE if after this error the process can use no GPU any more. */
+/* Sets err to the text "<what>: CUDA error <e> (…)". Returns `code`; or -ENOTRECOVERABLE if `e` is
+ * an error after which this process can use no GPU any more. */
 int fail_cuda(const struct nccl_api *api, int e, int code, struct cr_error *err, const char *what);
 
-/* Sets err to a text that contains NCCL's description of the error `r`. Returns -ECONNRESET for a
- * remote error, -ENOTRECOVERABLE if the CUDA context is lost, else -EIO. `s` may be NULL. */
+/* Sets err to `what` and NCCL's text for the error `r`. Returns -ENOTRECOVERABLE if the CUDA
+ * context is lost, -ECONNRESET for ncclRemoteError, and -EIO for any other error. `s` may be NULL;
+ * in this case a lost CUDA context is not noticed. */
 int fail_nccl(const struct nccl_api *api, struct nccl_state *s, ncclResult_t r,
               struct cr_error *err, const char *what);
 
-/* Returns 0; or -ENOTRECOVERABLE if this process can use no GPU any more, because the CUDA context
- * is lost or an abort has not returned. */
+/* Returns 0 if this process can use the GPU. Otherwise returns -ENOTRECOVERABLE and sets err: the
+ * CUDA context is lost, or the abort of a communicator has not returned in time. */
 int nccl_recoverable(struct cr_error *err);
 
-/* The state of a wait. A wait checks a condition repeatedly, until the condition holds, the
- * deadline has passed, or another rank has reported a failure in the store. */
+/* The state of a wait, which checks a condition again and again. The wait ends when the condition
+ * holds, when the deadline has passed, or when another rank has reported a failure in the store. */
 struct wait {
     const struct backend_store *store;
     int64_t started_ns, deadline_ms, next_look_ms;
@@ -83,42 +91,46 @@ struct wait {
 
 struct wait wait_until(const struct backend_store *store, int64_t deadline_ms);
 
-/* Call this when the condition does not hold yet. It sleeps for up to 1 ms. Returns 0 if the caller
- * shall check the condition again; -ETIMEDOUT if the deadline has passed, with a text that names
- * `phase` and timeout_ms; or the failure that another rank has reported. */
+/* Call this if the condition does not hold: it pauses for up to 1 ms. Returns 0 if the caller must
+ * check the condition again. Otherwise sets err and returns -ETIMEDOUT if the deadline has passed
+ * (the text names `phase` and timeout_ms), or the failure that another rank has reported. */
 int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, struct cr_error *err);
 
-/* Waits until the pending NCCL call on the communicator is over, or the deadline has passed.
- * `store` is checked for failures that other ranks have reported. Returns 0 or a negative errno,
- * and sets err to a text that names `phase`. */
+/* Waits until the call of NCCL that is in progress on the communicator is over. Returns 0.
+ * Otherwise returns a negative errno and sets err to a text that names `phase`: the call failed,
+ * the deadline has passed, or another rank has reported a failure in `store`. */
 int wait_for_comm(struct nccl_state *s, const struct backend_store *store, const char *phase,
                   int64_t timeout_ms, int64_t deadline_ms, struct cr_error *err);
 
-/* Returns 0; -EINPROGRESS if a call of NCCL on the communicator is in progress; the error of the
- * communicator, also one that came asynchronously; or why the communicator was aborted. */
+/* Checks the communicator. Returns 0 if it is usable, and -EINPROGRESS if a call of NCCL on it is
+ * in progress. Otherwise sets err and returns the error that NCCL reports, also an asynchronous
+ * one; or, if the communicator was aborted, the reason of the abort. */
 int look_at_comm(struct nccl_state *s, const char *phase, struct cr_error *err);
 
 /* ---- nccl_launch.c: operations on the stream ---- */
 
-/* What this thread had before a visit: its context and its capture mode. */
+/* The context and the capture mode that a thread had before visit_begin(). visit_end() restores
+ * them. */
 struct visit {
     void *context;
     int mode;
 };
 
-/* Makes the device of the state the current one of this thread, until visit_end(). In between, the
- * thread's calls do not invalidate captures of other threads. Returns 0; or sets err. */
+/* Makes the state's device the current one of this thread, until visit_end(). Between the two
+ * calls, CUDA calls of this thread do not invalidate captures of other threads. Returns 0; or a
+ * negative errno, and sets err. */
 int visit_begin(struct nccl_state *s, struct visit *v, struct cr_error *err);
 void visit_end(struct nccl_state *s, const struct visit *v);
 
-/* Returns 0 if the launch is complete, -EINPROGRESS if it is not, or the error with which it
- * failed. After an abort of the communicator it returns an error, even if the event of the launch
- * is complete. */
+/* Returns 0 if the launch is complete, and -EINPROGRESS if it is not. Otherwise sets err and
+ * returns the error with which it failed. If the communicator was aborted before the launch was
+ * seen to be complete, this is an error even if the launch's event is complete. */
 int look_at_launch(struct launch *l, struct cr_error *err);
 
-/* Call this with the lock held. Returns 0 if the oldest launch of the state is complete (it leaves
- * the list); -EINPROGRESS, and stores its limits, if it is not; or the error of its event. If there
- * is no launch, it returns -ENOENT. */
+/* Call this with the lock held. Checks the oldest launch of the state. Returns -ENOENT if there is
+ * no launch or no communicator. If the launch is complete, removes it from the list and returns 0.
+ * If it is not complete, stores its limits in *timeout_ms and *deadline_ms and returns
+ * -EINPROGRESS. If the launch's event reports an error, sets err and returns a negative errno. */
 int look_at_oldest(struct nccl_state *s, int64_t *timeout_ms, int64_t *deadline_ms,
                    struct cr_error *err);
 
@@ -127,11 +139,12 @@ void free_launches(struct nccl_state *s);
 
 /* ---- nccl_ops.c: operations as calls of NCCL ---- */
 
-/* Refuses an operation that NCCL does not have, or a buffer that the GPU cannot reach. Returns 0,
- * -EINVAL or -ENOTSUP. */
+/* Checks that NCCL has the operation and that the GPU can reach its buffers. Returns 0; or -EINVAL
+ * or -ENOTSUP, and sets err. */
 int check_call(const struct nccl_state *s, const struct backend_call *call, struct cr_error *err);
 
-/* Puts an operation that check_call() has accepted on the stream. */
+/* Puts an operation on the stream. Call this only for an operation that check_call() has accepted.
+ */
 ncclResult_t enqueue(const struct nccl_state *s, ncclComm_t comm, const struct backend_call *call,
                      cudaStream_t stream);
 
@@ -139,83 +152,90 @@ ncclResult_t enqueue(const struct nccl_state *s, ncclComm_t comm, const struct b
 
 void nccl_lock(void);
 void nccl_unlock(void);
-void nccl_changed(void); /* wakes all threads in nccl_wait_change(); hold the lock */
+/* Wakes all threads in nccl_wait_change(). Call this with the lock held. */
+void nccl_changed(void);
 
-/* Waits for nccl_changed(), but not beyond the deadline. Hold the lock. Returns false if the
- * deadline has passed. */
+/* Call this with the lock held. Waits for the next nccl_changed(), but not beyond the deadline.
+ * Returns false if the deadline has passed. */
 bool nccl_wait_change(int64_t deadline_ms);
 
-/* overseer_add() adds a state to those that the overseer looks at. The first call starts the thread
- * of the overseer. Returns 0, or -EAGAIN and sets err. */
+/* Adds a state to those that the overseer watches. The first call starts the overseer's thread.
+ * Returns 0; or a negative errno, and sets err, if no thread can be started. */
 int overseer_add(struct nccl_state *s, struct cr_error *err);
-void overseer_remove(struct nccl_state *s); /* waits until the overseer does not use the state */
+/* Removes a state from those that the overseer watches. Waits until the overseer does not use it.
+ */
+void overseer_remove(struct nccl_state *s);
 
-/* Calls func(s, arg) for each state of the overseer. Hold the lock. */
+/* Call this with the lock held. Calls func(s, arg) for each state that the overseer watches. */
 void overseer_each(void (*func)(struct nccl_state *s, void *arg), void *arg);
 
-/* Wakes the overseer if it sleeps without a limit. Call it when a state has got something to watch.
- */
+/* Call this after a state has got something that the overseer must watch. Wakes the overseer if it
+ * is asleep. */
 void overseer_wake(void);
 
-/* Call this before a call of NCCL that returns at once. Until comm_give(), the communicator is not
- * freed. Returns 0, and stores the communicator in *comm unless comm is NULL; or, if the
- * communicator has been aborted, the reason of the abort. */
+/* Call this before a call of NCCL that returns at once: the communicator is not freed before
+ * comm_give(). Returns 0, and stores the communicator in *comm if `comm` is not NULL. If the
+ * communicator has been aborted, sets err and returns the reason of the abort. */
 int comm_take(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err);
 
-/* Call this after that call of NCCL. Returns 0; or, if the communicator has been aborted, the
- * reason of the abort, and sets err. */
+/* Call this after a call of NCCL before which comm_take() returned 0. Returns 0. If the
+ * communicator has been aborted since comm_take(), sets err and returns the reason of the abort. */
 int comm_give(struct nccl_state *s, struct cr_error *err);
 
-/* call_begin() and call_end() do what comm_take() and comm_give() do, for calls of NCCL that may
- * wait for other ranks. If the call is not over at the deadline, or if another rank has failed, the
- * overseer aborts the communicator, so that the call of NCCL returns. */
+/* For calls of NCCL that may wait for other ranks, use call_begin() and call_end() instead of
+ * comm_take() and comm_give(). If the call of NCCL is not over at the deadline, or if another rank
+ * has failed, the overseer aborts the communicator, so that the call of NCCL returns. */
 int call_begin(struct nccl_state *s, ncclComm_t *comm, const char *phase, int64_t timeout_ms,
                int64_t deadline_ms, struct cr_error *err);
 int call_end(struct nccl_state *s, struct cr_error *err);
 
-/* Sets err to why the communicator is gone, and returns the code. Hold the lock. */
+/* Call this with the lock held. Sets err to the reason for which the communicator was aborted, and
+ * returns the reason's error code. */
 int fail_gone(const struct nccl_state *s, struct cr_error *err);
 
 /* ---- nccl_state.c ---- */
 
-/* Makes a state that nccl_close() can free. Its member `api` stays NULL. Returns NULL, and sets
- * err, if memory is short. */
+/* Makes a state. nccl_close() frees it, even if nothing more has been made in it. Returns NULL, and
+ * sets err, if memory is short. */
 struct nccl_state *state_new(const struct backend_group *group, struct cr_error *err);
 
-/* Makes what the state needs on its device: event, scratch memory and streams. Returns 0, or
- * -ENODEV and sets err. */
+/* Makes what the state needs on its device: streams, an event and scratch memory; and gives the
+ * state to the overseer. Returns 0; or a negative errno, and sets err. */
 int prepare_device(struct nccl_state *s, struct cr_error *err);
 void release_device(struct nccl_state *s);
 
 ncclConfig_t config_of(const struct nccl_state *s);
 
-/* Ends all open group calls (ncclGroupStart()) of this thread. Some releases of NCCL leave a group
- * call open when a call in it fails early, and every later call would only be queued. */
+/* Ends all ncclGroupStart() of this thread that have no ncclGroupEnd() yet. Some releases of NCCL
+ * leave such a group open when a call fails early; in an open group, later calls are only queued.
+ */
 void repair_group_depth(const struct nccl_api *api);
 
 /* ---- nccl_end.c ---- */
 
-/* Call this when the communicator of `s` is connected: from now on it is aborted together with all
- * other connected communicators. */
+/* Call this when the communicator of `s` is connected. After this call, an abort of any connected
+ * communicator aborts this one, too. */
 void set_connected(struct nccl_state *s);
 
-/* Returns how many communicators of this process have been aborted so far. */
+/* Returns the number of communicators of this process whose abort has begun, ended ones included.
+ */
 int abort_count(void);
 
-/* Returns whether an abort or close of any communicator of this process has not returned. */
+/* Returns true if the abort or close of any communicator of this process exceeded its time limit
+ * and has not returned. */
 bool has_wedged_comm(void);
 
-/* Aborts the communicator of the state `arg`. If it is connected, all connected communicators of
- * this process are aborted together: an abort waits for all kernels of the device, and kernels of
- * the other communicators may wait for the same dead peer. */
+/* Aborts the communicator of `arg`, a struct nccl_state. If it is connected, all connected
+ * communicators of this process are aborted together. The reason: an abort waits for all kernels of
+ * the device, and kernels of other communicators may wait for the same dead peer. */
 void nccl_abort(void *arg);
 
-/* Does what nccl_abort() does. From now on, operations on `s` return `reason`, unless it is NULL.
- */
+/* Does what nccl_abort() does. If `reason` is not NULL, later operations on `s` fail with this
+ * error. */
 void abort_because(struct nccl_state *s, const struct cr_error *reason);
 
-/* Ends the communicator of the state `arg` and frees the state. Waits until that is done, but not
- * longer than its time limit. */
+/* Ends the communicator of `arg`, a struct nccl_state, and frees the state. If this exceeds its
+ * time limit, it returns without having freed the state. */
 void nccl_close(void *arg);
 
 /* ---- functions in the backend's table ---- */

@@ -1,14 +1,14 @@
-/* Launches: one operation, or several sends and receives at a time, on the communicator's stream.
+/* Launches: one operation, or several sends and receives, that are put on a stream together.
  *
- * A launch is ordered after what is on the caller's stream, because the own stream waits for an
- * event that is recorded there. An event behind the launch tells when it is complete; a caller's
- * stream can be made to wait for that event. Nothing here waits for the GPU.
+ * A launch runs on the communicator's own stream, after what is on the caller's stream: an event is
+ * recorded on the caller's stream, and the own stream waits for this event. A second event is
+ * recorded after the launch; it is complete when the launch is complete, and a caller's stream can
+ * be made to wait for it. The functions that put a launch on a stream do not wait for the GPU.
  *
- * NCCL runs the operations of one communicator one after the other. So a receive that was started
- * before a send would keep the send from running, and two ranks that do this would wait for each
- * other. Therefore sends and receives that are started are only collected (`pending`). They are put
- * on the stream together, as one group of NCCL, by the next call that is not the start of another
- * send or receive. */
+ * NCCL runs the operations of one communicator one after the other. So if two ranks each started a
+ * receive from the other and after it a send, the receives would block the sends, and both ranks
+ * would wait for ever. Therefore started sends and receives are only collected (`pending`). The
+ * next call that does not start a send or receive puts them on the stream, as one group of NCCL. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include <errno.h>
@@ -17,17 +17,19 @@
 
 struct launch {
     struct nccl_state *s;
-    struct launch *next; /* in the state's list of incomplete launches, or of spare ones */
-    cudaEvent_t done;    /* event after the launch; complete when the launch is complete */
-    int refs;            /* the works that use it, and the state's list; guarded by nccl_lock() */
-    bool is_captured;    /* true: the launch is part of a CUDA graph, so it has no end that could be
-                          * waited for */
-    bool is_listed;      /* true: the launch is in the state's list `oldest`; guarded by
+    struct launch *next; /* in the state's list of incomplete launches, or in its list of spare
+                          * launches */
+    cudaEvent_t done;    /* event that is recorded after the launch; complete when the launch is
+                          * complete */
+    int refs;            /* number of references: of works, and of the state's list; guarded by
                           * nccl_lock() */
+    bool is_captured;    /* true if the launch is part of a CUDA graph; no work can wait for its
+                          * end */
+    bool is_listed;      /* true if the launch is in the state's list of incomplete launches;
+                          * guarded by nccl_lock() */
     bool is_complete;    /* guarded by nccl_lock() */
-    int64_t timeout_ms, deadline_ms; /* timeout and deadline of the operation whose deadline comes
-                                      * first */
-    /* Only while the launch is pending: copies of its operations, in memory for `room` of them. */
+    int64_t timeout_ms, deadline_ms; /* of the launch's operation with the earliest deadline */
+    /* `calls` and `ops`: copies of the `count` operations of a pending launch; `room` fit in. */
     size_t count, room;
     struct backend_call *calls;
     crunrt_op *ops;
@@ -125,8 +127,9 @@ static cudaStream_t callers_stream(const struct nccl_state *s, const crunrt_op *
     return stream != NULL ? stream : CUDA_STREAM_LEGACY;
 }
 
-/* Sets *captured to whether the stream is being captured. Refuses a stream that CUDA does not know,
- * and the default stream while it cannot be used. */
+/* Sets *captured to whether the stream is being captured. Returns 0; -EINVAL for a handle that is
+ * no stream, and for the default stream during a capture of a stream that waits for the default
+ * stream; -EIO or -ENOTRECOVERABLE for any other error of CUDA. */
 static int look_at_stream(struct nccl_state *s, cudaStream_t stream, bool *captured,
                           struct cr_error *err) {
     int status = CUDA_CAPTURE_NONE;
@@ -143,7 +146,8 @@ static int look_at_stream(struct nccl_state *s, cudaStream_t stream, bool *captu
     return fail_cuda(s->api, e, -EIO, err, "look at the stream");
 }
 
-/* Orders what is put on `later` from now on after what is on `earlier`. */
+/* Makes all later operations on the stream `later` run after what is on the stream `earlier` now.
+ * For this, `event` is recorded on `earlier`. */
 static int order(struct nccl_state *s, cudaStream_t later, cudaEvent_t event, cudaStream_t earlier,
                  struct cr_error *err) {
     int e = s->api->cuEventRecord(event, earlier);
@@ -175,7 +179,8 @@ static void append(struct nccl_state *s, struct launch *l) {
 
 static bool is_good(ncclResult_t r) { return r == ncclSuccess || r == ncclInProgress; }
 
-/* Makes the calls of NCCL. Several operations are sends and receives, which NCCL runs together. */
+/* Makes the calls of NCCL for the launch. If there are several calls, all of them sends and
+ * receives, they are made in one group of NCCL, so that they run together. */
 static ncclResult_t call_nccl(struct launch *l, ncclComm_t comm, const struct backend_call *calls,
                               size_t count) {
     struct nccl_state *s = l->s;
@@ -189,8 +194,8 @@ static ncclResult_t call_nccl(struct launch *l, ncclComm_t comm, const struct ba
     return r;
 }
 
-/* Ends the capture's fork: every stream of the program that is in the capture waits for the launch,
- * because CUDA requires that all streams have joined when the capture ends. */
+/* Makes every caller's stream wait for the launch. The launch's stream has become part of the
+ * capture, and CUDA requires that every such stream has joined back when the capture ends. */
 static int join_captured(struct launch *l, const struct backend_call *calls, size_t count,
                          struct cr_error *err) {
     const struct nccl_api *api = l->s->api;
@@ -225,7 +230,7 @@ static int put(struct launch *l, const struct backend_call *calls, size_t count,
     return 0;
 }
 
-/* Puts the pending sends and receives on the stream. */
+/* Puts the pending sends and receives on the stream. Does nothing if there are none. */
 static int flush(struct nccl_state *s, struct cr_error *err) {
     struct launch *l = s->pending;
     if (l == NULL) return 0;
@@ -245,7 +250,7 @@ int nccl_flush(struct nccl_state *s, struct cr_error *err) {
     return rc;
 }
 
-/* Makes a launch and orders its stream after the streams of the callers. */
+/* Checks the calls, makes a launch for them, and orders its stream after the callers' streams. */
 static int prepare(struct nccl_state *s, const struct backend_call *calls, size_t count,
                    struct launch **out, struct cr_error *err) {
     int rc = 0;
@@ -298,7 +303,7 @@ static bool grow(struct launch *l) {
     return true;
 }
 
-/* Adds a send or receive to the pending launch. */
+/* Adds a send or receive to the pending launch, and stores that launch in *out with a reference. */
 static int collect(struct nccl_state *s, const struct backend_call *call, struct launch **out,
                    struct cr_error *err) {
     struct launch *l = NULL;
@@ -312,7 +317,9 @@ static int collect(struct nccl_state *s, const struct backend_call *call, struct
     if (s->pending == NULL) {
         s->pending = l;
     } else {
-        drop(l); /* the order of the streams, which prepare() has made, stays */
+        /* Only the launch is freed. The order of the streams that prepare() has made stays in
+         * force. */
+        drop(l);
         l = s->pending;
         limit(l, call->op);
     }
@@ -331,8 +338,8 @@ static int collect(struct nccl_state *s, const struct backend_call *call, struct
 
 /* ---- the end of a launch ---- */
 
-/* Call this with the lock held. Marks the launch as complete, and with it all older launches,
- * because they are in front of it on the same stream. */
+/* Call this with the lock held. Marks the launch as complete. All older launches in the list are
+ * complete, too, because they are in front of this one on the same stream. */
 static void complete(struct launch *l) {
     struct nccl_state *s = l->s;
     l->is_complete = true;
@@ -359,8 +366,8 @@ int look_at_launch(struct launch *l, struct cr_error *err) {
     }
     if (e != 0) return fail_cuda(s->api, e, -EIO, err, "the operation failed on the GPU");
     nccl_lock();
-    /* If the communicator was aborted meanwhile, its kernels have ended, so their events are
-     * complete although the data is invalid. */
+    /* An abort ends the kernels of a communicator, and their events are complete although the data
+     * is invalid. So the launch is complete only if the communicator has not been aborted. */
     rc = s->comm == NULL ? fail_gone(s, err) : 0;
     if (rc == 0) complete(l);
     nccl_unlock();
@@ -425,7 +432,8 @@ int nccl_run(void *arg, const struct backend_call *call, struct cr_error *err) {
     return visit_and_run(arg, call, 1, err);
 }
 
-/* Makes a work of the launch, whose reference it takes. */
+/* Makes a work for the launch. The caller's reference to the launch becomes the work's; if memory
+ * is short, the reference is dropped. */
 static int work_new(struct launch *l, const crunrt_op *op, void **out, struct cr_error *err) {
     struct nccl_work *w = calloc(1, sizeof(*w));
     if (w == NULL) {
@@ -492,7 +500,8 @@ int nccl_wait_stream(void *arg, void *stream, struct cr_error *err) {
     if (rc == 0 && s->comm == NULL) rc = fail_gone(s, err);
     nccl_unlock();
     cudaStream_t later = stream != NULL ? stream : CUDA_STREAM_LEGACY;
-    /* a captured launch has been joined to its streams when it was captured */
+    /* for a captured launch there is nothing to do: when it was put on its stream, the callers'
+     * streams were made to wait for it */
     int e = rc == 0 && !w->launch->is_captured
                 ? s->api->cuStreamWaitEvent(later, w->launch->done, 0)
                 : 0;

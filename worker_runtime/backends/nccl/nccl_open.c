@@ -1,12 +1,11 @@
-/* Makes a communicator, in four phases, each with the group's timeout:
+/* Makes a communicator, in four phases. Each phase has the group's timeout.
  *
  *   probe     checks libraries, driver and device, so that a rank without a usable GPU fails before
  *             any rank waits
- *   arrival   all ranks report in the store; the group does this. Ids are made only after it,
- *             because an id that is not used leaves a thread and a socket behind
+ *   arrival   all ranks report in the store (in worker_runtime/group). Ids are made only after this
+ *             phase, because an id that is not used leaves a thread and a socket behind
  *   ids       each root makes an id of 128 bytes and sets "nccl/<root>"; the other ranks read it
- *   init      a call of NCCL; if it is not over in time, the overseer aborts the communicator
- */
+ *   init      a call of NCCL; if it is not over in time, the overseer aborts the communicator */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/memory.h"
@@ -96,9 +95,8 @@ static int root_count(const struct nccl_api *api, int size) {
 #endif
 }
 
-/* Returns the rank of a root, by NCCL's rule: the ranks are divided into as many blocks as there
- * are roots, the first size % roots blocks have one rank more, and the first rank of each block is
- * its root. */
+/* Returns the rank of root number `root`. NCCL divides the ranks into `roots` blocks; each of the
+ * first size % roots blocks has one rank more than the others. A block's first rank is its root. */
 static int rank_of_root(int root, int roots, int size) {
     int q = size / roots, m = size % roots;
     return root < m ? root * (q + 1) : m * (q + 1) + (root - m) * q;
@@ -138,8 +136,8 @@ static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots
     return s->api->ncclCommInitRankConfig(&s->comm, s->size, ids[0], s->rank, &config);
 }
 
-/* Call this when this rank is initialised. The last rank deletes the ids, so that they do not fill
- * the store. */
+/* Call this when this rank's communicator is initialised. The last rank that calls this deletes all
+ * ids from the store, so that the store does not fill up. */
 static void delete_ids(const struct backend_group *g, int roots) {
     int64_t through = 0;
     if (g->store.add(g->store.arg, "nccl/through", 1, &through, NULL) < 0 || through < g->size)
@@ -151,7 +149,8 @@ static void delete_ids(const struct backend_group *g, int roots) {
     }
 }
 
-/* Exchanges the ids of all roots. Each root sets its own id before it waits for those of others. */
+/* Exchanges the ids of all roots. A root sets its own id before it waits for the ids of other
+ * roots, so that two roots do not wait for each other. */
 static int exchange_ids(const struct backend_group *g, const struct nccl_api *api, int roots,
                         ncclUniqueId *ids, struct cr_error *err) {
     for (int waits = 0; waits <= 1; waits++) {
@@ -166,7 +165,7 @@ static int exchange_ids(const struct backend_group *g, const struct nccl_api *ap
 
 static void forget_comm(struct nccl_state *s) {
     nccl_lock();
-    s->comm = NULL; /* NCCL may have written an invalid pointer to it */
+    s->comm = NULL; /* a failed init may have written an invalid pointer to s->comm */
     nccl_unlock();
 }
 

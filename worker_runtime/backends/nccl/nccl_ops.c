@@ -58,8 +58,8 @@ static ncclResult_t recv_from(const struct call *c, size_t at, size_t count, int
     return c->s->api->ncclRecv(recv_at(c, at), count, c->type, peer, c->comm, c->stream);
 }
 
-/* Gather, scatter and all-to-all, which NCCL before 2.28 does not have: one group of sends and
- * receives. */
+/* Runs a gather, scatter or all-to-all as one group of sends and receives, because NCCL before 2.28
+ * lacks these operations. */
 static ncclResult_t exchange(const struct call *c) {
     const crunrt_op *op = c->op;
     int root = op->root, rank = c->s->rank;
@@ -132,9 +132,9 @@ static bool uses_recv(const struct nccl_state *s, const crunrt_op *op) {
     return op->kind != CRUNRT_OP_SEND && op->kind != CRUNRT_OP_BARRIER;
 }
 
-/* Refuses a buffer in host memory that this GPU cannot reach, because a kernel that accesses such
- * memory fails and makes the CUDA context of this process unusable until the process ends. CUDA
- * reports an invalid value for memory that it does not know. */
+/* Returns -EINVAL if a buffer is in host memory that the GPU cannot reach, else 0. A kernel that
+ * accesses such memory fails, and after that this process cannot use CUDA. CUDA_INVALID_VALUE means
+ * that CUDA does not know the memory. */
 static int refuse_host_memory(const struct nccl_state *s, const char *which, const void *p,
                               struct cr_error *err) {
     unsigned type = 0;

@@ -1,14 +1,15 @@
-/* The overseer: one thread per process that keeps the deadlines of what nobody else can end.
+/* The overseer: one thread per process that ends calls and operations at their deadline when no
+ * other thread can.
  *
- * A call of NCCL with a blocking communicator can wait for other ranks for ever: while it
- * initialises, splits or finalizes, and when the first operation of a kind connects the ranks. An
- * operation on a stream can wait for ever, too, while the program waits for its stream and not for
- * the operation. In both cases the overseer aborts the communicators, so that the call returns and
- * the kernel ends.
+ * A call of NCCL with a blocking communicator can wait for other ranks for ever: a call that
+ * initialises, splits or finalizes a communicator, or the first operation of a kind, which connects
+ * the ranks. An operation on a stream can run for ever, too, while the program waits for its stream
+ * and not for the operation. In both cases the overseer aborts the communicators, so that the call
+ * returns and the kernel ends.
  *
- * The overseer looks at the states every 100 ms while there is something to watch: a call of NCCL,
- * an incomplete operation, or a CUDA graph with operations. Otherwise it sleeps, and
- * overseer_wake() wakes it. So an operation normally makes no system call here. */
+ * While there is a call of NCCL, an incomplete operation or a CUDA graph with operations, the
+ * overseer checks all states every 100 ms. Otherwise it sleeps until overseer_wake(). To wake it
+ * costs a system call, but while it is awake, the start of an operation makes none. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/clock.h"
@@ -25,11 +26,11 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* uses the monotonic clock */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct nccl_state *watched; /* all states that the overseer watches; parents come before
-                                    * their children */
+static struct nccl_state *watched; /* list of all states that the overseer watches; a parent
+                                    * comes before its children */
 static bool has_thread;
-static atomic_bool is_asleep; /* true: the overseer waits for overseer_wake() */
-/* overseer_wake() was called since the overseer began its last round */
+static atomic_bool is_asleep; /* true while the overseer waits for overseer_wake() */
+/* true if overseer_wake() was called since the overseer last began to check the states */
 static atomic_bool has_news;
 
 /* ---- the lock ---- */
@@ -117,7 +118,8 @@ int call_end(struct nccl_state *s, struct cr_error *err) {
 
 /* ---- what the overseer sees ---- */
 
-/* Sets *cause if the state has failed and nobody else can notice it in time. */
+/* Returns true, and sets *cause, if the state's call of NCCL is past its deadline, if an operation
+ * has failed, or if an operation for which no thread waits is past its deadline. */
 static bool has_failed(struct nccl_state *s, int64_t now, struct cr_error *cause) {
     int64_t timeout_ms = 0, deadline_ms = NEVER;
     if (s->phase != NULL && now >= s->call_deadline_ms) {
@@ -136,15 +138,15 @@ static bool is_busy(const struct nccl_state *s) {
     return s->phase != NULL || (s->comm != NULL && (s->oldest != NULL || s->has_graphs));
 }
 
-/* Returns whether the overseer must look for failures of other ranks in place of the group's
- * thread, which is in a call of NCCL or does not use the group. */
+/* Returns true if the overseer must look for failures of other ranks. Normally the group's thread
+ * does that while it waits; it cannot while it is in a call of NCCL or does not use the group. */
 static bool must_look(const struct nccl_state *s, int64_t now) {
     if (s->phase != NULL) return now - s->call_began_ms >= STORE_LOOK_EVERY_MS;
     return is_busy(s) && !s->is_waited_for;
 }
 
-/* Looks for failures of other ranks, and for an error of the communicator. The lock is not held,
- * but the state is pinned. */
+/* Returns true, and sets *cause, if another rank has reported a failure in the store or NCCL
+ * reports an error of the communicator. Call this without the lock, but with the state pinned. */
 static bool sees_failure(struct nccl_state *s, bool is_in_call, struct cr_error *cause) {
     int rc = s->store.peek(s->store.arg, cause);
     if (rc == 0 && !is_in_call) rc = look_at_comm(s, "an operation on the stream failed", cause);
@@ -156,7 +158,8 @@ static void fail_state(struct nccl_state *s, const struct cr_error *cause) {
     abort_because(s, cause);
 }
 
-/* Checks one state. The lock is held, but released while requests are made. */
+/* Call this with the lock held. Checks one state, and aborts its communicator after a failure. The
+ * lock is not held during requests to the store and calls of NCCL. */
 static void check(struct nccl_state *s, int64_t now) {
     struct cr_error cause = {0};
     bool is_in_call = s->phase != NULL, looks = must_look(s, now);
@@ -178,7 +181,7 @@ static bool check_all(void) {
     bool busy = false;
     int64_t now = cr_monotonic_ms();
     for (struct nccl_state *s = watched; s != NULL; s = s->next) {
-        s->pins++; /* keeps the state in the list while check() releases the lock */
+        s->pins++; /* a pinned state stays in the list, also while check() releases the lock */
         check(s, now);
         busy |= is_busy(s);
         s->pins--;
@@ -189,14 +192,15 @@ static bool check_all(void) {
 
 static void *watch(void *arg) {
     const struct nccl_api *api = arg;
-    int mode = CUDA_CAPTURE_RELAXED; /* queries of events must not invalidate captures */
+    int mode = CUDA_CAPTURE_RELAXED; /* in this mode, this thread's queries of events do not
+                                      * invalidate captures */
     (void) api->cuThreadExchangeStreamCaptureMode(&mode);
     nccl_lock();
     for (;;) {
         atomic_store(&has_news, false);
         bool busy = check_all();
-        /* overseer_wake() writes has_news and then reads is_asleep, so one of the two threads sees
-         * what the other one has written */
+        /* This thread sets is_asleep and then reads has_news; overseer_wake() sets has_news and
+         * then reads is_asleep. So at least one of the two sees what the other has set. */
         atomic_store(&is_asleep, !busy);
         if (!busy && atomic_load(&has_news)) continue;
         int64_t until = busy ? cr_monotonic_ms() + STORE_LOOK_EVERY_MS : NEVER;

@@ -1,6 +1,7 @@
-/* Makes a communicator by splitting its parent with ncclCommSplit (NCCL 2.18), which needs no ids.
- * With non-blocking communicators it waits for three events within the group's timeout: the parent
- * leaves the state "in progress", the child's handle appears, the child is initialised. */
+/* Makes a communicator by splitting its parent with ncclCommSplit() (NCCL 2.18), which needs no
+ * ids. With non-blocking communicators it waits until the parent is no longer "in progress", until
+ * NCCL has written the child's handle, and until the child is initialised. The group's timeout
+ * limits the three waits together. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include <errno.h>
@@ -23,8 +24,9 @@ int nccl_can_split(void *arg, const struct backend_group *g) {
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
 
-/* Waits until NCCL has written the child's handle. NCCL writes it in a separate thread, and up to
- * now may do this a moment after the parent has left "in progress". */
+/* Waits until NCCL has written the child's handle to *child, and until the child is initialised.
+ * With the releases of NCCL up to now, the handle may appear a moment after the parent has left the
+ * state "in progress", because a separate thread of NCCL writes it. */
 static int wait_for_child(struct nccl_state *s, ncclComm_t *child, int64_t timeout_ms,
                           int64_t deadline_ms, struct cr_error *err) {
     struct wait w = wait_until(&s->store, deadline_ms);
@@ -38,7 +40,7 @@ static int wait_for_child(struct nccl_state *s, ncclComm_t *child, int64_t timeo
     return wait_for_comm(s, &s->store, "initialise the communicator", timeout_ms, deadline_ms, err);
 }
 
-/* Calls ncclCommSplit() and waits until it is over. */
+/* Calls ncclCommSplit() and waits until the parent is no longer in progress. */
 static int call_split(struct nccl_state *parent, struct nccl_state *s,
                       const struct backend_group *g, int64_t deadline_ms, ncclComm_t *child,
                       struct cr_error *err) {
@@ -59,8 +61,8 @@ static int call_split(struct nccl_state *parent, struct nccl_state *s,
     return wait_for_comm(parent, &s->store, phase, g->timeout_ms, deadline_ms, err);
 }
 
-/* Splits the parent. Called on every rank of the parent; on a rank outside the new group only
- * s->store is set. */
+/* Splits the parent. Every rank of the parent calls this. On a rank that is not in the new group,
+ * only the store of `s` is used. */
 static int split_off(struct nccl_state *parent, struct nccl_state *s, const struct backend_group *g,
                      ncclComm_t *child, struct cr_error *err) {
     bool is_member = g->rank >= 0;
@@ -76,12 +78,13 @@ static int split_off(struct nccl_state *parent, struct nccl_state *s, const stru
     return rc;
 }
 
-/* Aborts parent and child. The parent is aborted first: this also ends the child's initialisation,
- * and after it NCCL does not write the child's handle any more. */
+/* Aborts the parent and then the child. This order is needed: the abort of the parent ends the
+ * child's initialisation, and after it NCCL does not write the child's handle any more. */
 static void abort_split(struct nccl_state *parent, struct nccl_state *s, ncclComm_t *child) {
     nccl_abort(parent);
     if (parent->is_wedged) {
-        s->is_wedged = true; /* NCCL may still use s and `child`, so neither is freed */
+        /* NCCL may still use *s and *child, so neither is freed */
+        s->is_wedged = true;
         return;
     }
     nccl_lock();
@@ -94,8 +97,8 @@ static void abort_split(struct nccl_state *parent, struct nccl_state *s, ncclCom
 int nccl_split(void *arg, const struct backend_group *g, void **out, struct cr_error *err) {
     struct nccl_state *parent = arg;
     *out = NULL;
-    /* The handle is in separately allocated memory, because NCCL may still write to it after this
-     * function has failed. */
+    /* The child's handle is in allocated memory, because NCCL may write to it after this function
+     * has failed and returned. */
     ncclComm_t *child = calloc(1, sizeof(ncclComm_t));
     struct nccl_state *s = child == NULL ? NULL : state_new(g, err);
     if (s == NULL) {

@@ -26,9 +26,8 @@ struct nccl_state *state_new(const struct backend_group *group, struct cr_error 
     return s;
 }
 
-/* Retains the context that the CUDA runtime uses, too. It is never released, because the release of
- * the last reference would destroy the program's memory on the device. A fault of the device
- * appears here and not inside NCCL. */
+/* Retains the device's primary context, which the CUDA runtime also uses. It is never released,
+ * because the release of the last reference would destroy the program's memory on the device. */
 static int retain_context(struct nccl_state *s) {
     const struct nccl_api *api = s->api;
     int e = api->cuDeviceGet(&s->ordinal, s->device);
@@ -40,8 +39,8 @@ static int retain_context(struct nccl_state *s) {
     return e;
 }
 
-/* Makes streams, event and memory in the current context. The streams do not take part in the
- * implicit waits of CUDA's default stream. */
+/* Makes streams, event and scratch memory in the current context. The streams are non-blocking:
+ * they and CUDA's default stream do not wait for each other. */
 static int make_objects(struct nccl_state *s) {
     const struct nccl_api *api = s->api;
     int e = api->cuStreamCreate(&s->own, CUDA_STREAM_NON_BLOCKING);

@@ -1,9 +1,10 @@
 /* Errors of CUDA and NCCL as texts, and waits.
  *
- * NCCL has no descriptor on which a wait could sleep. So a wait repeatedly checks the CUDA event or
- * the communicator's asynchronous error, and its deadline. Every 100 ms it also checks the store,
- * where another rank may have reported a failure that this rank cannot see: when a peer that is
- * connected by NVLink dies, the kernel on this GPU does not end. */
+ * NCCL has no descriptor on which a wait could sleep. So a wait checks the CUDA event or the
+ * communicator's asynchronous error again and again, until the deadline. Every 100 ms it also
+ * checks the store for failures that other ranks have reported. This rank may not notice such a
+ * failure itself: when a peer that is connected by NVLink dies, the kernel on this GPU does not
+ * end. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/clock.h"
@@ -16,11 +17,11 @@
 
 /* ---- errors ---- */
 
-/* first error of this process after which no call of CUDA succeeds; 0 = none */
+/* the first CUDA error of this process after which every call of CUDA fails; 0 if there was none */
 static atomic_int lost_by;
 
-/* Returns whether the CUDA manual says of this error that the process must be ended: ECC and NVLink
- * errors, faults of kernels, a destroyed context. */
+/* Returns true for an error of which the CUDA manual says that the process must be ended: ECC and
+ * NVLink errors, faults of kernels, a destroyed context. */
 static bool is_sticky(int e) {
     return e == 214 || e == 220 || e == 226 || e == 700 || e == 702 || e == 709 || e == 710 ||
            (e >= 714 && e <= 719) || e == 721;
@@ -44,14 +45,16 @@ int fail_cuda(const struct nccl_api *api, int e, int code, struct cr_error *err,
                    name, text, is_lost ? sticky_note : "");
 }
 
-/* NCCL's own "invalid argument" becomes -EIO, not -EINVAL: NCCL's manual says that the communicator
- * stays usable, but a non-blocking communicator keeps this error as its state (NCCL 2.28.9 and
- * 2.30.7, enqueue.cc, ncclEnqueueCheck). -EINVAL is reserved for what this library has refused. */
+/* ncclInvalidArgument becomes -EIO, not -EINVAL, because -EINVAL means that this library has
+ * refused a call and the group is usable. After ncclInvalidArgument the group is not usable: NCCL's
+ * manual says that the communicator is, but a non-blocking communicator keeps this error as its
+ * state (NCCL 2.28.9 and 2.30.7, enqueue.cc, ncclEnqueueCheck). */
 int fail_nccl(const struct nccl_api *api, struct nccl_state *s, ncclResult_t r,
               struct cr_error *err, const char *what) {
     int code = r == ncclRemoteError ? -ECONNRESET : -EIO;
     const char *detail = api->ncclGetLastError(NULL);
-    /* a query of any event returns the error by which the context was lost */
+    /* if the CUDA context is lost, a query of any event returns the error that has caused the loss
+     */
     int e = s != NULL && s->ready != NULL ? api->cuEventQuery(s->ready) : 0;
     bool is_lost = note_sticky(e);
     return cr_fail(err, is_lost ? -ENOTRECOVERABLE : code, "%s: NCCL error %d (%s)%s%s%s", what,
