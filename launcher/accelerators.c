@@ -113,8 +113,8 @@ static uint64_t property(const char *text, const char *name) {
 }
 
 /* Returns 1 if the folder `path`, a node of the driver's topology, is a GPU that this process may
- * use, else 0. A node with simd_count 0 is a CPU. If a container may not use a GPU, the driver does
- * not let it read the properties. */
+ * use, else 0. A topology node with simd_count 0 is a CPU. If a process in a container may not use
+ * a GPU, it cannot read the properties of that GPU. */
 static uint32_t is_amd_gpu(const char *path, const char *name, const void *dev) {
     char file[PATH_MAX + 16], text[4096], node[64];
     (void) name;

@@ -356,8 +356,8 @@ static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
     return -EINVAL;
 }
 
-/* Writes the text in `b` to stdout, frees it, and returns the exit status. `rc` is the result of
- * the function that made the text; if `rc` is negative, nothing is written. */
+/* Writes the text in `b` to stdout, frees the buffer, and returns the exit status. `rc` is the
+ * result of the function that made the text; if `rc` is negative, nothing is written to stdout. */
 static int print(struct cr_buffer *b, int rc) {
     int ok = rc == 0 && fwrite(b->data, 1, b->len, stdout) == b->len && fflush(stdout) == 0;
     int code = errno;

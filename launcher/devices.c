@@ -214,7 +214,7 @@ static int count_machine(const struct device_places *p, struct gpus *g, struct c
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
 /* Copies the next entry of a comma-separated list, without the blanks around it, to `out` and moves
- * *at to the text after it. Returns 1, or 0 at the end of the list. */
+ * *at to the text after it. Returns 1; or 0 if the list has no more entries. */
 static int next_entry(const char **at, char out[UUID_MAX]) {
     if (*at == NULL) return 0;
     const char *start = *at, *end = strchr(start, ',');

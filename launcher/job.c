@@ -51,8 +51,8 @@ static const char *variable(const struct builder *b, const char *name) {
     return b->world->lookup(b->world->arg, name);
 }
 
-/* If `rc` is negative, puts the name of the option in front of the error text. If the option's
- * value came from a variable, it is the name of the variable instead. Returns `rc`. */
+/* If `rc` is negative, puts the name of the option in front of the error text; if the option's
+ * value came from a variable, puts the name of the variable there instead. Returns `rc`. */
 static int name_option(const struct builder *b, enum option_id id, int rc) {
     char label[CR_OPTION_LABEL_MAX];
     if (rc < 0) (void) cr_wrap(b->err, "%s", option_label(b->options, id, label));
@@ -258,8 +258,8 @@ static int check_virtual(struct builder *b) {
 }
 
 /* Chooses the CPUs of each worker if --numa-binding is given. This is the last step of job_build(),
- * because it reads hundreds of files of sysfs: a mistake in another option is reported before this
- * delay. */
+ * because this step reads hundreds of files of sysfs: a mistake in another option is reported
+ * before that delay. */
 static int build_binding(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *name = text_of(b, OPTION_NUMA_BINDING);
@@ -374,7 +374,7 @@ static int build_standalone(struct builder *b) {
 }
 
 /* Sets the endpoint of the static backend from --master-addr and --master-port. As in torchrun,
- * these count if --rdzv-endpoint is not given. */
+ * these options are used only if --rdzv-endpoint is not given. */
 static int build_master(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t port = 0;
@@ -400,9 +400,9 @@ static int64_t slurm_machines(const struct builder *b) {
 }
 
 /* Checks the endpoint of a job with several nodes. Nodes on different machines cannot meet at a
- * loopback address, because on each machine it means that machine itself. So such an address is an
- * error if Slurm has given the job several machines. Otherwise "localhost" causes a warning only,
- * because all nodes may run on this machine. */
+ * loopback address, because on each machine such an address means that machine itself. So a
+ * loopback address is an error if Slurm has given the job several machines. Otherwise "localhost"
+ * causes only a warning, because all nodes may run on this machine. */
 static int check_loopback(struct builder *b) {
     const struct rendezvous_options *r = &b->job->agent.rendezvous;
     int64_t machines = slurm_machines(b);
@@ -628,8 +628,8 @@ static int build_signals(struct builder *b) {
 }
 
 /* Sets how long the agent may take to stop its workers, unless --rdzv-conf has set it. This is the
- * longer of the two graces plus DEATH_MS, because after SIGKILL a process dies within a moment
- * unless it hangs in the kernel. */
+ * longest grace, stop_timeout_ms or shutdown_timeout_ms, plus DEATH_MS. DEATH_MS is enough because
+ * a process dies of SIGKILL within a moment, unless it hangs in the kernel. */
 static void set_stop_limit(struct agent_job *a) {
     int64_t grace_ms = a->stop_timeout_ms > a->shutdown_timeout_ms ? a->stop_timeout_ms
                                                                     : a->shutdown_timeout_ms;

@@ -8,7 +8,7 @@
  *                 more
  *   core-complex  the CPUs that share one last-level cache: the first GPU of the node gets the
  *                 cache with the most CPUs, the second GPU the next cache, and so on; if there are
- *                 more GPUs than caches, the next GPU gets the first cache again
+ *                 more GPUs than caches, the first cache follows after the last one
  *
  * CPUs that this process may not use are left out in all modes. */
 #ifndef LAUNCHER_NUMA_BINDING_H

@@ -244,10 +244,10 @@ static int is_same_file(const char *a, const char *b) {
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Returns 1 if an interpreter is crun or torchrun, else 0. It is if it has one of these names, or
- * if it is the same file as the running executable, for example a link to that file. An interpreter
- * without a slash is looked up in two ways: as a path, as the kernel does, and in PATH, as env(1)
- * does. */
+/* Returns 1 if an interpreter is crun or torchrun, else 0: 1 if the interpreter has one of these
+ * names, or if it is the same file as the running executable, for example a link to that file. An
+ * interpreter without a slash is looked up in two ways: as a path, as the kernel does, and in PATH,
+ * as env(1) does. */
 static int is_launcher(const char *interpreter, const struct program_request *r) {
     const char *name = last_part(interpreter);
     if (strcmp(name, "crun") == 0 || strcmp(name, "torchrun") == 0) return 1;
@@ -257,10 +257,10 @@ static int is_launcher(const char *interpreter, const struct program_request *r)
     return is_same_file(file, r->self);
 }
 
-/* Returns 1 if a script with the #! line `head` is run by Python, 0 if the script is executed. It
- * is run by Python if the line names Python. It is also run by Python if the line names the
- * launcher: torchrun runs every script with Python, and to execute such a script would start crun
- * again and again. */
+/* Returns 1 if Python runs a script with the #! line `head`, 0 if the script is executed. Python
+ * runs the script if the line names Python or the launcher. The launcher is treated like Python
+ * because torchrun runs every script with Python, and because to execute such a script would start
+ * crun again and again. */
 static int is_for_python(const char *head, const struct program_request *r) {
     char line[HEAD_MAX + 1];
     memcpy(line, head, sizeof(line));
@@ -347,7 +347,7 @@ static int classify(const struct program_request *r, enum program_kind *kind,
     char head[HEAD_MAX + 1] = "";
     CR_AUTO_FD int fd = open(program, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES && access(program, X_OK) == 0) {
-        /* the file may be executed but not read, so Python could not run it */
+        /* this user may execute the file but not read it, so Python could not run it */
         *kind = KIND_EXECUTABLE;
         return 0;
     }

@@ -34,8 +34,8 @@ struct program_request {
     int module, no_python, run_path; /* 1 if the option of this name is given, else 0 */
     const char *python_exec; /* $PYTHON_EXEC, or NULL */
     const char *path;        /* $PATH; if it is NULL, DEFAULT_PATH of program.c is searched */
-    const char *self;        /* path of crun's own executable; if NULL, nothing is compared with
-                              * it */
+    const char *self;        /* path of crun's own executable; if NULL, no interpreter is compared
+                              * with it */
     const char *called;      /* argv[0]: how crun was called; NULL = unknown */
 };
 

@@ -178,8 +178,9 @@ static void fill_workers(struct filler *f) {
 }
 
 /* If this process is process 1 of a container, makes SIGTERM a preemption signal, so that the
- * workers can save before the node leaves. There SIGTERM announces that SIGKILL follows after the
- * grace period. */
+ * workers can save before the node leaves: to such a process, SIGTERM announces that SIGKILL
+ * follows after the grace period. Changes nothing if the user has given --preemption-signals or
+ * --signals-to-handle. */
 static void fill_signals(struct filler *f, bool process_one) {
     if (!f->facts->term_is_notice || !process_one) return;
     if (is_given(f, OPTION_PREEMPTION_SIGNALS) || is_given(f, OPTION_SIGNALS)) return;

@@ -20,7 +20,7 @@ int scheduler_write(const struct options *options, const struct scheduler_choice
                     struct cr_buffer *out);
 
 /* Replaces this process by an srun that starts the command line `argv` on each node. The function
- * returns only if this fails: a negative errno, and sets err. */
+ * returns only if this fails; then it returns a negative errno and sets err. */
 int scheduler_self_start(const struct scheduler_choice *choice, char *const *argv,
                          struct cr_error *err);
 

@@ -16,7 +16,8 @@
 
 /* ---- the sender ---- */
 
-/* Reads the name of a process. Returns false if the process is gone. */
+/* Writes the name of a process to `out`, with unprintable characters escaped. Returns false if the
+ * process is gone. */
 static bool read_comm(pid_t pid, char out[4 * COMM_MAX]) {
     char path[64], name[COMM_MAX];
     (void) snprintf(path, sizeof(path), "/proc/%d/comm", (int) pid);

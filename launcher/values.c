@@ -19,7 +19,7 @@
 /* ---- splitting a list, and reading digits ---- */
 
 /* Sets *item and *len to the next item of a comma-separated list, without the blanks around the
- * item, and moves *at to the item after it. Returns 1, or 0 at the end of the list. */
+ * item, and moves *at to the item after it. Returns 1; or 0 if the list has no more items. */
 static int next_item(const char **at, const char **item, size_t *len) {
     if (*at == NULL) return 0;
     const char *start = *at, *comma = strchr(start, ',');

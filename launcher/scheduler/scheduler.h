@@ -19,7 +19,7 @@
 #define SCHEDULER_TEXT_MAX 256 /* bytes of a text in the facts, with its NUL; longer texts are
                                 * cut */
 
-/* What the finders read. In tests, it is a recorded environment. */
+/* The environment and the files that the finders read; in tests, a recorded environment. */
 struct scheduler_world {
     void *arg; /* first parameter of both functions */
     /* Returns an environment variable, or NULL if it is not set. */
@@ -46,7 +46,7 @@ struct scheduler_facts {
     uint32_t workers;  /* workers that each node shall start; 0 = unknown */
     uint32_t tasks;    /* number of times that the scheduler starts this command line on this
                         * node */
-    uint32_t task;     /* number of this process among `tasks`, from 0 */
+    uint32_t task;     /* this process's number among the `tasks`, from 0 to tasks - 1 */
     char job_id[SCHEDULER_TEXT_MAX]; /* id of the job, the same on all nodes and different for each
                                       * job; "" = unknown */
     char hosts[SCHEDULER_TEXT_MAX];  /* the nodes, as the scheduler lists them; "" = unknown */

@@ -68,9 +68,9 @@ static int read_job(const struct scheduler_world *w, struct scheduler_facts *f,
     return rc < 0 ? rc : 0;
 }
 
-/* Makes each task a node of its own. With --gpus-per-task each task sees only its own GPUs, so that
- * node gets one worker for each of these GPUs. In the variable, a type may stand before the number
- * of GPUs: "a100:2". */
+/* Makes each task a node of its own. With --gpus-per-task each task sees only its own GPUs, so the
+ * node of a task gets one worker for each of these GPUs. In the variable, a type may stand before
+ * the number of GPUs: "a100:2". */
 static int take_tasks_as_nodes(const struct scheduler_world *w, struct scheduler_facts *f,
                                struct cr_error *err) {
     const char *gpus = fact_text(w, "SLURM_GPUS_PER_TASK"), *colon = strrchr(gpus, ':');
