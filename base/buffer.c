@@ -77,8 +77,8 @@ int cr_buffer_take_frames(struct cr_buffer *b, cr_frame_fn take, void *arg) {
         CR_ASSERT((size_t) n <= in.len - at);
         at += (size_t) n;
     }
-    /* `b` was empty while `take` ran. If it now holds data, `take` has reused it, and must have
-     * returned a negative value, which has ended the function above. */
+    /* If `take` stores data in `b`, it must return a negative value, and then this function has
+     * returned above. So here `b` is still empty, and the bytes that are left can be moved back. */
     CR_ASSERT(b->data == NULL);
     cr_buffer_consume(&in, at);
     *b = in;

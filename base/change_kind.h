@@ -1,8 +1,8 @@
-/* The kinds of change. A change is an announced end of a round that is no failure, for example
- * because a node leaves. Agent and worker, and member and coordinator, send each other the numbers;
- * log lines and command lines show the words. Numbers and words come from the one list below. Only
- * crunrt.h, a public header, repeats the numbers; worker_runtime/runtime/step.c asserts that they
- * are equal. */
+/* The kinds of change. A change is an announced end of the round that is no failure, for example
+ * because a node leaves. Each kind has a number, which messages between processes contain, and two
+ * words for people: one on command lines, one in log lines. Numbers and words come from the list
+ * CR_CHANGE_KINDS below. Only crunrt.h, a public header, repeats the numbers;
+ * worker_runtime/runtime/step.c asserts that they are equal to those of the list. */
 #ifndef CR_CHANGE_KIND_H
 #define CR_CHANGE_KIND_H
 
@@ -13,8 +13,8 @@
 /* K(NAME, number, word on a command line, phrase in a log line) */
 #define CR_CHANGE_KINDS(K) \
     K(JOIN,        1, "join",        "joining")     /* new nodes enter the round */ \
-    K(LEAVE,       2, "leave",       "leaving")     /* a node leaves for a reason that is not one of
-                                                     * the next two */ \
+    K(LEAVE,       2, "leave",       "leaving")     /* a node leaves for a reason other than the
+                                                     * two below */ \
     K(PREEMPTION,  3, "preemption",  "preemption")  /* the scheduler takes a node away */ \
     K(MAINTENANCE, 4, "maintenance", "maintenance") /* a node is to be repaired */
 /* clang-format on */
@@ -25,7 +25,7 @@ enum cr_change_kind {
 #undef K
 };
 
-/* Returns the phrase of a kind for log lines, such as "leaving"; for an unknown number it returns
+/* Returns the phrase for a kind in log lines, such as "leaving". For an unknown number it returns
  * "a change". */
 static inline const char *cr_change_kind_phrase(uint32_t kind) {
     switch (kind) {
@@ -46,7 +46,8 @@ static inline uint32_t cr_change_kind_parse(const char *text) {
     return 0;
 }
 
-/* Returns whether a node announces this kind when it leaves: true for all kinds but JOIN. */
+/* Returns 1 if `kind` is one that a node announces when it leaves: LEAVE, PREEMPTION or
+ * MAINTENANCE. Returns 0 for JOIN and for unknown numbers. */
 static inline int cr_change_kind_is_leave(uint32_t kind) {
     return kind >= CR_CHANGE_LEAVE && kind <= CR_CHANGE_MAINTENANCE;
 }

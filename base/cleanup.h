@@ -1,12 +1,12 @@
-/* CR_AUTO_FD: a variable whose file descriptor is closed at the end of its scope. base/memory.h,
- * included here, has CR_AUTO_FREE for memory.
+/* CR_AUTO_FD: a variable whose file descriptor is closed at the end of its scope. This header
+ * includes base/memory.h, which has CR_AUTO_FREE for memory.
  *
  *     CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
  *     ...
- *     return cr_take_fd(&fd);    // the descriptor leaves the scope: it is not closed
+ *     return cr_take_fd(&fd);    // fd is now -1, so the descriptor stays open
  *
- * Use it only for a descriptor that one function opens and closes. A descriptor that a callback
- * may use later belongs to an object, whose own cleanup function closes it. */
+ * Use CR_AUTO_FD only for a descriptor that one function opens and closes. If a callback uses the
+ * descriptor later, keep it in an object whose cleanup function closes it. */
 #ifndef CR_CLEANUP_H
 #define CR_CLEANUP_H
 
@@ -14,8 +14,8 @@
 
 #include <unistd.h>
 
-/* Marks a variable whose descriptor is closed on every way out of the scope. So the variable must
- * be initialised where it is declared; -1 means that there is nothing to close. */
+/* Marks a variable whose descriptor is closed on every way out of the scope. Initialise such a
+ * variable where it is declared; -1 means that there is nothing to close. */
 #define CR_AUTO_FD __attribute__((cleanup(cr_close_fd)))
 
 /* Closes *fd unless it is negative, and sets it to -1. */

@@ -30,7 +30,6 @@ int cr_poll_timeout(int64_t deadline_ms) {
     if (deadline_ms == CR_FOREVER) return -1;
     int64_t left = cr_time_left_ms(deadline_ms);
     if (left == 0) return 0;
-    /* The time left is computed from a clock reading that is rounded down to a millisecond. One
-     * millisecond is added, so that poll(2) does not end before the deadline. */
+    /* One millisecond is added, so that rounding cannot make poll(2) return before the deadline. */
     return left >= INT_MAX ? INT_MAX : (int) left + 1;
 }

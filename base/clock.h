@@ -1,5 +1,6 @@
 /* Reads the clocks and computes deadlines. A deadline is a time of the monotonic clock in
- * milliseconds. The wall clock, which may be set back, is only used for times that people read. */
+ * milliseconds. The wall clock can be set back, so it is used only for times that people or other
+ * programs write or read. */
 #ifndef CR_CLOCK_H
 #define CR_CLOCK_H
 
@@ -8,7 +9,7 @@
 #define CR_NS_PER_MS INT64_C(1000000)
 #define CR_NS_PER_S  INT64_C(1000000000)
 
-#define CR_FOREVER INT64_MAX /* timeout or deadline, in ms, that never ends */
+#define CR_FOREVER INT64_MAX /* as a timeout in ms: no limit; as a deadline: never */
 
 int64_t cr_monotonic_ns(void);
 int64_t cr_monotonic_ms(void);
@@ -23,8 +24,9 @@ int64_t cr_deadline_ms(int64_t timeout_ms);
 int64_t cr_time_left_ms(int64_t deadline_ms);
 
 /* Returns the timeout argument for a poll(2) that shall wait until the deadline: -1 (no limit) for
- * CR_FOREVER, 0 if the deadline has passed, at most INT_MAX. It is rounded up, so that the wait
- * does not end before the deadline. */
+ * CR_FOREVER, 0 if the deadline has passed, else the milliseconds until the deadline, at most
+ * INT_MAX. These milliseconds are rounded up, so that poll(2) does not return before the
+ * deadline. */
 int cr_poll_timeout(int64_t deadline_ms);
 
 #endif

@@ -48,8 +48,8 @@ int cr_option_find(const struct cr_command *command, const char *name) {
     return -1;
 }
 
-/* Copies the name out of "--name[=value]" and replaces its underscores by dashes. Returns 0, or
- * -EINVAL if the name is longer than any option's name can be. */
+/* Copies the name from `word`, "--name[=value]", to `out` and replaces its underscores by dashes.
+ * Returns 0, or -EINVAL if the name is longer than any option's name can be. */
 static int read_name(const char *word, char out[NAME_MAX_BYTES]) {
     size_t n = strcspn(word + 2, "=");
     if (n >= NAME_MAX_BYTES) return -EINVAL;
@@ -76,8 +76,8 @@ static size_t distance(const char *a, const char *b) {
     return row[b_len];
 }
 
-/* Returns the option name with the smallest edit distance to `name`, to be proposed in an error. If
- * all names differ too much, it returns NULL. */
+/* Returns the option name with the smallest edit distance to `name`, for a proposal in an error
+ * text. Returns NULL if all names differ too much. */
 static const char *similar_name(const struct cr_command *command, const char *name) {
     const char *nearest = NULL;
     size_t best = 2 + strlen(name) / 4; /* a name at this distance or more is not proposed */
@@ -91,8 +91,8 @@ static const char *similar_name(const struct cr_command *command, const char *na
     return nearest;
 }
 
-/* Reports that `word` is an unknown option. If the known names include one similar to `name`, the
- * text proposes it; if `name` is NULL, nothing is proposed. */
+/* Sets the error "`word` is an unknown option" and returns -EINVAL. If the name of a known option
+ * is similar to `name`, the text proposes that option; if `name` is NULL, it proposes none. */
 static int fail_unknown(const struct parser *p, const char *word, const char *name) {
     const char *what = p->command->unknown_option, *advice = p->command->unknown_advice;
     const char *similar = name == NULL ? NULL : similar_name(p->command, name);
@@ -122,8 +122,9 @@ static int fail_ambiguous(const struct parser *p, const char *word, const char *
     return cr_fail(p->err, -EINVAL, "ambiguous option '%.60s': it could be %s", word, list);
 }
 
-/* Finds the option for the word "--name[=value]": the option with exactly this name, else the only
- * option whose name begins with it. Returns the option's index or a negative errno. */
+/* Finds the option for the word "--name[=value]": the option with exactly this name; if there is
+ * none, the only option whose name begins with this one. Returns the option's index; or -EINVAL,
+ * and sets the error. */
 static int find_long(const struct parser *p, const char *word) {
     char name[NAME_MAX_BYTES];
     if (read_name(word, name) < 0) return fail_unknown(p, word, NULL);
@@ -147,16 +148,18 @@ static int find_letter(const struct cr_command *command, char letter) {
 
 /* ---- reading one option ---- */
 
-/* Returns whether argparse would take this word for an option, so that it cannot be the value of
- * the option before it. A lone "-", a negative number and a word with a blank can be values. */
+/* Returns whether argparse would read this word as an option. Such a word cannot be the value of
+ * the option in front of it. A lone "-", a negative number and a word with a blank can be
+ * values. */
 static bool looks_like_option(const char *word) {
     double number;
     if (word[0] != '-' || word[1] == '\0' || strchr(word, ' ') != NULL) return false;
     return cr_parse_double(word, &number) < 0;
 }
 
-/* Stores option number i. `joined` is the value that stands in the same word, after '=' or after
- * the letter. If `joined` is NULL and the option takes a value, the next word is the value. */
+/* Stores option number i. `joined` is the value that stands in the same word as the option, after
+ * '=' or after the letter; NULL if there is none. Then, if the option takes a value, the next word
+ * is its value. */
 static int take_option(struct parser *p, int i, const char *joined) {
     const struct cr_option *option = &p->command->options[i];
     p->line->source[i] = CR_FROM_LINE;
@@ -207,7 +210,7 @@ static bool is_option(const struct cr_command *command, const char *word) {
 /* ---- reading all words of the command line ---- */
 
 /* Appends an argument to line->arguments. That array is the front of argv itself: the words there
- * have been parsed already, so they may be overwritten. */
+ * have been parsed already, so they can be overwritten. */
 static void take_argument(struct parser *p, char *word) {
     p->line->arguments[p->line->argument_count++] = word;
 }
@@ -255,9 +258,9 @@ static int check_arguments(const struct parser *p) {
 
 /* ---- variables and defaults ---- */
 
-/* Reads option i from its environment variable, unless the command line has set the option. The
- * variable of a flag must be an integer (0 means off); as in torchrun, this is checked even if
- * the command line overrides the variable. */
+/* Stores the value of option i from its environment variable, unless the command line has set the
+ * option. The variable of a flag must be an integer (0 means off). As in torchrun, this is checked
+ * even if the command line has set the flag. */
 static int read_variable(struct parser *p, int i, cr_getenv_fn lookup, void *lookup_arg) {
     const struct cr_option *option = &p->command->options[i];
     char name[CR_OPTION_LABEL_MAX];

@@ -5,12 +5,12 @@
  * from the table (base/program.h writes the texts), so that they cannot disagree.
  *
  * Grammar, for every program:
- *   --name VALUE, --name=VALUE, --flag   '_' is read as '-'; a unique prefix is enough
+ *   --name VALUE, --name=VALUE, --flag   '_' in a name is read as '-'; a unique prefix is enough
  *   -x VALUE, -xVALUE, -x=VALUE, -abx3   for options that have a letter
  *   --                                   ends the options and is dropped
- * When an option occurs twice, the last value counts. In "--name VALUE" and "-x VALUE", VALUE must
- * not begin with a dash, unless it is "-", a negative number, or contains a blank. These are the
- * rules of Python's argparse, which torchrun uses.
+ * If an option occurs twice, the last value counts. In "--name VALUE" and "-x VALUE", VALUE must
+ * not begin with a dash, unless VALUE is "-", is a negative number, or contains a blank. These are
+ * the rules of Python's argparse, which torchrun uses.
  *
  * The parser is pure: it reads only its parameters and prints nothing. Values stay texts; the
  * caller converts them. */
@@ -24,17 +24,22 @@
 
 struct cr_option {
     const char *name;          /* long name without "--", with dashes: "log-dir" */
-    char letter;               /* letter of the short form, or 0 if there is no short form */
-    bool has_variable;         /* an environment variable such as PET_LOG_DIR sets the default */
-    const char *old_variable;  /* a variable that counts if that one is not set; or NULL */
-    bool empty_is_on;          /* a flag: its variable may be empty, which means on */
-    bool is_request;           /* an option such as --help: parsing ends at it without an error */
-    bool is_hidden;            /* --help and completion omit the option; only its full name
-                                * matches */
+    char letter;               /* letter of the short form; 0 if the option has no short form */
+    bool has_variable;         /* true if a variable such as PET_LOG_DIR sets the default */
+    const char *old_variable;  /* variable that is read if the one of has_variable is not set; NULL
+                                * if there is none */
+    bool empty_is_on;          /* for a flag: true if its variable turns it on when the variable is
+                                * empty */
+    bool is_request;           /* true for an option such as --help: parsing ends at it without an
+                                * error */
+    bool is_hidden;            /* true if --help and completion omit the option; then no prefix of
+                                * its name selects it */
     unsigned group;            /* index of its --help section in the command's `groups` */
     const char *value_name;    /* "SECONDS": the value's name in --help; NULL for a flag */
-    const char *default_value; /* value if none is given; --help shows it unless NULL or "" */
-    const char *words;         /* values that completion offers, separated by blanks; or NULL */
+    const char *default_value; /* value if the user gives none, or NULL; --help shows it unless it
+                                * is "" */
+    const char *words;         /* values that completion offers, separated by blanks; NULL: it
+                                * offers file names */
     const char *help;          /* a sentence that begins in lower case and has no full stop */
 };
 
@@ -51,8 +56,8 @@ struct cr_command {
     const char *summary;     /* a few words in lower case, for the program's list of commands */
     const char *arguments;   /* arguments after the options, as --help shows them: "HOST:PORT
                               * KEY..." */
-    const char *description; /* first text of --help, which wraps long lines */
-    const char *help_tail;   /* last text of --help, after the options; or NULL */
+    const char *description; /* first text of --help; its long lines are wrapped */
+    const char *help_tail;   /* last text of --help, after the options; NULL for none */
 
     const struct cr_option *options;
     size_t option_count;
@@ -61,19 +66,19 @@ struct cr_command {
     size_t group_count;
 
     int min_arguments, max_arguments;
-    int options_end_after;       /* number of arguments after which all words are arguments; 0:
-                                  * options may stand anywhere */
-    bool has_short_options;      /* true: a word such as "-5" is an unknown option; false: it is an
-                                  * argument */
+    int options_end_after;       /* after this number of arguments, all further words are arguments;
+                                  * 0 if options may stand anywhere */
+    bool has_short_options;      /* true if a word such as "-5" is an unknown option; false if it is
+                                  * an argument */
     const char *variable_prefix; /* prefix of the options' environment variables, such as "PET_";
                                   * NULL if they have no variables */
-    const char *unknown_option;  /* how the error about an unknown option begins; if NULL, "unknown
-                                  * option" */
-    const char *unknown_advice;  /* how that error ends if no known option has a similar name; or
-                                  * NULL */
+    const char *unknown_option;  /* beginning of the error text about an unknown option; NULL for
+                                  * "unknown option" */
+    const char *unknown_advice;  /* end of the error text about an unknown option if no known option
+                                  * has a similar name; NULL for no such end */
 
-    /* Executes the command and returns the exit status. NULL for a program that calls
-     * cr_command_line_parse() itself. */
+    /* Executes the command and returns the exit status. NULL if the program does not use
+     * cr_program_main(). */
     int (*run)(const struct cr_command *command, const struct cr_command_line *line);
 };
 
@@ -85,13 +90,13 @@ enum cr_option_source {
 };
 
 /* The result of parsing. All texts in it point into argv, the environment or the option table, and
- * live as long as those. The caller provides the arrays `value` and `source`. */
+ * stay valid as long as these. The caller provides the arrays `value` and `source`. */
 struct cr_command_line {
     const char **value;            /* [option_count]: value of each option, "1" for a flag that is
-                                    * given; or NULL */
+                                    * on, NULL for no value */
     enum cr_option_source *source; /* [option_count]: where the value of each option came from */
-    int request;                   /* index of an option with is_request, such as --help, that was
-                                    * given; -1 if none was */
+    int request;                   /* index of the option with is_request, such as --help, that was
+                                    * given; -1 if none was given */
     bool dashes_seen;              /* true if the word "--" was given, which ends the options */
     char **arguments;              /* words that are no options; NULL-terminated, inside argv */
     int argument_count;
@@ -101,12 +106,12 @@ struct cr_command_line {
  * parser calls it instead of getenv(), so that tests can choose the environment. */
 typedef const char *(*cr_getenv_fn)(void *arg, const char *name);
 
-/* Parses the words from argv[1] to the NULL that ends argv. The caller has set line->value and
- * line->source to arrays. The function moves the arguments to the front of argv. `lookup` may be
- * NULL if the command has no variables.
+/* Parses the words from argv[1] to the NULL that ends argv. Before the call, set line->value and
+ * line->source to arrays with an entry for each option. The function moves the arguments to the
+ * front of argv. `lookup` may be NULL if the command has no variables.
  *
  * Returns 0; or -EINVAL, and sets err to a text that names the wrong word and the remedy. If
- * line->request is not -1 on return, only the options up to this request have been parsed, and no
+ * line->request is not -1 on return, the words after this request have not been parsed, and no
  * defaults are filled in. */
 int cr_command_line_parse(const struct cr_command *command, char **argv, cr_getenv_fn lookup,
                           void *lookup_arg, struct cr_command_line *line, struct cr_error *err);
@@ -120,8 +125,9 @@ int cr_option_find(const struct cr_command *command, const char *name);
 const char *cr_option_variable(const struct cr_command *command, int option,
                                char out[CR_OPTION_LABEL_MAX]);
 
-/* Writes to `out` where the option's value came from, "--log-dir" or "PET_LOG_DIR", so that an
- * error can name the place to correct. Returns `out`. */
+/* Writes to `out` the place that the user must correct if the option's value is wrong: the name of
+ * the variable, such as "PET_LOG_DIR", if the value came from the variable; otherwise the option,
+ * such as "--log-dir". Returns `out`. */
 const char *cr_option_label(const struct cr_command *command, const struct cr_command_line *line,
                             int option, char out[CR_OPTION_LABEL_MAX]);
 

@@ -23,8 +23,8 @@ void cr_cpu_intersect(struct cr_cpu_mask *m, const struct cr_cpu_mask *other) {
     for (size_t i = 0; i < sizeof(m->bits) / sizeof(m->bits[0]); i++) m->bits[i] &= other->bits[i];
 }
 
-/* Parses a CPU number at *at and moves *at behind its last digit. Returns -EINVAL if there is no
- * digit (signs and blanks are not accepted) or the number is CR_CPUS_MAX or more. */
+/* Parses the CPU number at *at into *out and moves *at to the text after it. Returns 0; or -EINVAL
+ * if there is no digit (signs and blanks are not accepted) or the number is CR_CPUS_MAX or more. */
 static int parse_number(const char **at, uint32_t *out) {
     uint32_t n = 0;
     const char *start = *at;

@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A part of the endpoint's text. It is not NUL-terminated: `len` says where it ends. */
+/* A part of the endpoint's text. The text goes on after the part, so `len` and not a NUL marks its
+ * end. */
 struct part {
     const char *at;
     size_t len;
@@ -26,9 +27,9 @@ static bool has_only_host_characters(struct part host) {
     return true;
 }
 
-/* Checks a host, whose brackets have been removed. A host that contains a colon must be an IPv6
- * address, which may have a scope ("fe80::1%eth0"). Without this rule, "::1" would be taken as host
- * ":" and port 1. */
+/* Returns whether a host, whose brackets have been removed, is valid. A host that contains a colon
+ * must be an IPv6 address, which may have a scope ("fe80::1%eth0"). Without this rule, "::1" would
+ * be read as host ":" and port 1. */
 static bool host_is_valid(struct part host) {
     char text[CR_HOST_MAX];
     struct in6_addr address;

@@ -1,12 +1,13 @@
 /* Errors: a negative errno and one line of text. libuv's UV_E… can be used as codes, because on
  * Linux they are negative errnos.
  *
- * The caller owns the struct, which has a fixed size: an error can be reported when memory is short
- * and between fork and exec. The function that fails writes the code and the text; each of its
- * callers may prepend context with cr_wrap(). All functions accept NULL for `err`.
+ * The caller provides the struct, which has a fixed size, so reporting an error allocates nothing:
+ * it works when memory is short, and between fork and exec. The function that fails writes the code
+ * and the text; each of its callers may prepend context with cr_wrap(). All functions accept NULL
+ * for `err`.
  *
  * The form of a text: lower case, the verb first, names in single quotes, then the reason, and
- * behind "; " the remedy. No full stop. Example:
+ * after "; " the remedy. No full stop. Example:
  *     cannot listen on 'localhost:80': Permission denied; give --master-port another port */
 #ifndef CR_ERROR_H
 #define CR_ERROR_H

@@ -1,11 +1,11 @@
-/* Writes torch's error file. In this file torch's @record stores, as one JSON object, why a process
- * failed; a launcher around crun reads it.
+/* Writes torch's error file. Torch's @record stores in this file, as one JSON object, why a process
+ * failed. If another launcher runs crun as its worker, that launcher reads the error file of crun.
  *
  *   {"message": {"message": "…", "extraInfo": {"py_callstack": "…", "timestamp": "<seconds>"}}}
  *
- * Launcher, agent and worker runtime all write it with these functions. The functions use no JSON
- * library, because the worker runtime is linked into user programs, which should not get another
- * dependency. The format is that of torch's
+ * Launcher, agent and worker runtime all write error files with these functions. The functions use
+ * no JSON library, because the worker runtime is linked into user programs, which should not get
+ * another dependency. The format is that of torch's
  * distributed/elastic/multiprocessing/errors/error_handler.py. */
 #ifndef CR_ERROR_JSON_H
 #define CR_ERROR_JSON_H
@@ -14,20 +14,20 @@
 
 #include <stdint.h>
 
-/* The constant parts of an error record, for code such as a signal handler that must not allocate
- * and therefore writes the record piece by piece: HEAD, the message, STACK, the call stack, TIME,
- * the seconds since 1970, TAIL. Message and call stack are JSON strings with their quotes, the
- * seconds are plain digits. */
+/* The constant parts of an error record, for code that must not allocate, such as a signal handler.
+ * Such code writes the record piece by piece: HEAD, the message, STACK, the call stack, TIME, the
+ * seconds since 1970, TAIL. Message and call stack are JSON strings with their quotes, the seconds
+ * are plain digits. */
 #define CR_ERROR_JSON_HEAD  "{\"message\": {\"message\": "
 #define CR_ERROR_JSON_STACK ", \"extraInfo\": {\"py_callstack\": "
 #define CR_ERROR_JSON_TIME  ", \"timestamp\": \""
 #define CR_ERROR_JSON_TAIL  "\"}}}\n"
 
-/* longest message, and longest call stack, in bytes; what is longer is cut */
+/* longest message, and longest call stack, in bytes; a longer one is cut */
 #define CR_ERROR_JSON_TEXT_MAX ((size_t) 64 * 1024)
 
-/* Appends `text` as a JSON string with its quotes. A byte that is not part of a valid UTF-8
- * character becomes U+FFFD. Pure. Returns 0 or -ENOMEM. */
+/* Appends `text` as a JSON string with its quotes, at most CR_ERROR_JSON_TEXT_MAX bytes of it. A
+ * byte that is not part of a valid UTF-8 character becomes U+FFFD. Pure. Returns 0 or -ENOMEM. */
 int cr_json_string_append(struct cr_buffer *out, const char *text);
 
 /* Appends one error record as a line with its newline. `seconds` is the time of the failure in
@@ -35,11 +35,11 @@ int cr_json_string_append(struct cr_buffer *out, const char *text);
 int cr_error_json_append(struct cr_buffer *out, const char *message, const char *call_stack,
                          int64_t seconds);
 
-/* Replaces the contents of the file `path` by data[0..len). It writes a new file in the same folder
- * and renames that file to `path`. A rename replaces a file in one step, so a reader sees either
- * the old or the new contents. If the new file cannot be written or renamed, for example because
- * the folder is not writable, the function overwrites `path` in place; a reader may then see
- * incomplete contents. Returns 0 or a negative errno. */
+/* Replaces the contents of the file `path` by data[0..len). The function writes a new file in the
+ * same folder and renames the new file to `path`. A rename replaces a file in one step, so a reader
+ * sees either the old or the new contents. If the new file cannot be written or renamed, for
+ * example because the folder is not writable, the function overwrites `path` in place; a reader may
+ * then see incomplete contents. Returns 0 or a negative errno. */
 int cr_error_json_write_file(const char *path, const char *data, size_t len);
 
 #endif

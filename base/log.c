@@ -28,26 +28,26 @@ static struct {
     const char *program;
     enum cr_log_level minimum;
     char host[HOST_MAX_BYTES]; /* this host's name up to the first dot */
-    bool is_journal;           /* stderr is connected to systemd's journal */
+    bool is_journal;           /* true if stderr is connected to systemd's journal */
 } settings = {.program = "crun", .minimum = CR_LOG_WARN};
 
-/* 1 while the log is diverted. Threads read it without taking the lock, so that logging needs the
- * lock only while the log is diverted. */
+/* 1 while the log is diverted. Threads read this flag without the lock, so a thread takes the lock
+ * only while the log is diverted. */
 static atomic_int is_diverted;
 
 static struct {
     pthread_mutex_t lock;
-    cr_log_drain_fn drain; /* passes kept lines on; NULL if the log is not diverted */
+    cr_log_drain_fn drain; /* writes kept lines; NULL if the log is not diverted */
     void *arg;             /* parameter of drain() */
-    struct cr_buffer kept; /* lines that drain() has not passed on yet */
+    struct cr_buffer kept; /* lines that drain() has not removed yet */
     uint64_t lost;         /* number of lines dropped since the last line in `kept` */
 } diversion = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
-/* Whether stderr is the stream that systemd has connected to its journal. systemd sets
+/* Returns whether stderr is the stream that systemd has connected to its journal. systemd sets
  * JOURNAL_STREAM to the device and inode of that stream. The variable alone proves nothing, because
- * a child whose stderr was redirected inherits it. */
+ * a process whose stderr was redirected inherits it, too. */
 static bool writes_to_journal(void) {
     const char *text = getenv("JOURNAL_STREAM");
     char own[64];
@@ -86,14 +86,14 @@ static int poll_stderr(int timeout_ms) {
     return poll(&p, 1, timeout_ms);
 }
 
-/* Writes all bytes to stderr. Waits while stderr is full, even if stderr is in non-blocking mode:
- * another process may have set that mode, because it belongs to the open file, which processes
- * share. */
+/* Writes all bytes to stderr. Waits while stderr is full, even if stderr is in non-blocking mode.
+ * Another process may have set that mode: it belongs to the open file, which processes share. */
 static void write_all(const char *data, size_t len) {
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, data, len);
         if (n < 0 && errno == EAGAIN) (void) poll_stderr(-1);
-        /* nowhere is left to report that stderr fails, so the rest of the line is dropped */
+        /* if stderr fails, the rest of the line is dropped: the failure cannot be reported
+         * anywhere */
         else if (n < 0 && errno != EINTR) return;
         if (n <= 0) continue;
         data += n;
@@ -105,9 +105,9 @@ static void write_all(const char *data, size_t len) {
 
 static void drain_nothing(void *arg, struct cr_buffer *kept) { (void) arg, (void) kept; }
 
-/* The drain function of daemons: writes as much as stderr takes without waiting. If poll(2) reports
- * that a pipe is writable, the pipe has room for PIPE_BUF bytes, so each write(2) has at most
- * PIPE_BUF bytes. */
+/* The drain function of cr_log_never_wait(): writes as much as stderr takes without waiting. If
+ * poll(2) reports that a pipe is writable, the pipe has room for PIPE_BUF bytes, so each write(2)
+ * has at most PIPE_BUF bytes. */
 static void drain_what_fits(void *arg, struct cr_buffer *kept) {
     (void) arg;
     while (kept->len > 0 && poll_stderr(0) > 0) {
@@ -123,8 +123,9 @@ static int append(const char *line, size_t len) {
     return cr_buffer_append(&diversion.kept, line, len);
 }
 
-/* Writes the beginning of a line, and returns its length in bytes. The journal records time, host
- * and pid by itself, and takes "<N>" as the line's priority, a number of syslog(3). */
+/* Writes the beginning of a line to `out`, and returns its length in bytes. The journal records the
+ * time and the host itself, so a line for the journal has neither; "<N>" is its priority, a number
+ * of syslog(3). */
 static size_t write_head(enum cr_log_level level, char out[HEAD_MAX_BYTES]) {
     static const int priorities[] = {7, 6, 4, 3};
     int n;
@@ -157,8 +158,8 @@ static int append_count_of_lost(void) {
     return rc;
 }
 
-/* 1 while this thread runs the drain function and therefore holds the lock. If the drain function
- * logs, cr_log_text() drops the line instead of waiting for the lock forever. */
+/* 1 while this thread runs the drain function and holds the lock. If the drain function logs a
+ * line, cr_log_text() drops the line; otherwise the thread would wait forever for its own lock. */
 static _Thread_local int is_draining;
 
 static void call_drain(void) {
@@ -216,7 +217,8 @@ void cr_log_text(const char *text, size_t len) {
     }
     (void) pthread_mutex_lock(&diversion.lock);
     if (diversion.drain != NULL) keep(text, len);
-    else write_all(text, len); /* the diversion ended before this thread had the lock */
+    else write_all(text, len); /* another thread has ended the diversion before this thread got the
+                                * lock */
     (void) pthread_mutex_unlock(&diversion.lock);
 }
 

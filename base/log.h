@@ -3,18 +3,19 @@
  * a line is "<N>crun[pid] level: text" with the priority N of syslog(3).
  *
  * Levels: error: a human must act. warning: something went wrong, the program continued, and the
- * line explains how. info: events of jobs and nodes, such as a new round. debug: single messages.
- * A function either returns an error or logs it, never both. Unprintable characters are escaped
- * (base/text.h), so that text from outside cannot forge a line. All functions are thread-safe.
+ * line explains how. info: events of jobs and nodes, such as a new round. debug: details for
+ * developers. A function either returns an error or logs it, never both. Unprintable characters are
+ * escaped (base/text.h), so that text from outside cannot forge a line. All functions are
+ * thread-safe, except cr_log_setup().
  *
  * Normally a line is one write(2), which waits while stderr is a full pipe. An event loop must not
  * wait, so it diverts the log: lines are kept in memory, up to CR_LOG_KEPT_MAX bytes, and a drain
- * function passes them on when there is room. Lines that exceed the limit are dropped, and one line
+ * function writes them when there is room. Lines that exceed the limit are dropped, and one line
  * with their number is logged in their place.
  *
- * The log has mutable state at file scope (the program's name, the level, the diversion, and a
- * flag per thread) instead of a log object: a process has only one stderr, and nearly every
- * function logs, so that such an object would have to be passed to all of them. */
+ * The log has mutable state at file scope (the program's name, the level, the diversion, and a flag
+ * per thread) instead of a log object: a process has only one stderr, and nearly every function
+ * logs, so such an object would have to be passed to all of them. */
 #ifndef CR_LOG_H
 #define CR_LOG_H
 
@@ -24,8 +25,8 @@
 
 enum cr_log_level { CR_LOG_DEBUG, CR_LOG_INFO, CR_LOG_WARN, CR_LOG_ERROR, CR_LOG_OFF };
 
-/* Sets the program's name, which begins each line, and the lowest level that is logged. Call it in
- * main before other threads start. `program` must stay valid: only the pointer is stored. */
+/* Sets the program's name, which each line contains, and the lowest level that is logged. Call this
+ * in main before other threads start. `program` must stay valid: only the pointer is stored. */
 void cr_log_setup(const char *program, enum cr_log_level minimum);
 
 /* Parses the text of the environment variable LOGLEVEL as torchrun does: "debug", "info", "warning"
@@ -51,26 +52,27 @@ void cr_log_text(const char *text, size_t len);
 
 /* ---- a log that never waits ---- */
 
-/* A drain function, which the user of the log provides: it passes on as many bytes from the front
- * of `kept` as it can without waiting, and removes them from `kept`. The log calls it after each
- * new line and in cr_log_drain(), in the thread that logs, under the lock of the log. Lines that
- * the drain function itself logs are dropped. */
+/* A drain function, which the user of the log provides: it writes as many bytes from the front of
+ * `kept` as it can without waiting, and removes these bytes from `kept`. The log calls the drain
+ * function after each new line and in cr_log_drain(), in the calling thread, while that thread
+ * holds the lock of the log. Lines that the drain function itself logs are dropped. */
 typedef void (*cr_log_drain_fn)(void *arg, struct cr_buffer *kept);
 
-/* Starts the diversion: from now on lines are kept in memory and passed to `drain`; if `drain` is
- * NULL, they are only kept. An earlier drain function is not called any more once this function has
- * returned. */
+/* Starts the diversion: from now on lines are kept in memory and given to `drain`. If `drain` is
+ * NULL, lines are only kept. When this function has returned, a drain function of an earlier call
+ * is not called any more. */
 void cr_log_divert(cr_log_drain_fn drain, void *arg);
 
-/* Calls the drain function for the kept lines, for instance when stderr has become writable. */
+/* Calls the drain function for the kept lines. Use this when stderr has become writable, for
+ * example. */
 void cr_log_drain(void);
 
-/* Diverts the log with a ready-made drain function, for daemons: it writes to stderr what fits
- * without waiting, and tries to write the rest when the next line is logged. */
+/* Diverts the log with a ready-made drain function, for daemons: it writes to stderr as much as
+ * fits without waiting, and tries to write the remaining lines when the next line is logged. */
 void cr_log_never_wait(void);
 
-/* Ends the diversion and writes all kept lines to stderr, waiting as long as stderr is full. Call
- * it before main returns. */
+/* Ends the diversion and writes all kept lines to stderr, even if it must wait because stderr is
+ * full. Call this before main returns. */
 void cr_log_flush(void);
 
 #endif

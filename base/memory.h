@@ -1,10 +1,10 @@
 /* CR_AUTO_FREE: a variable whose memory is freed at the end of its scope. The header also has
- * CR_ARRAY_LEN and CR_CONTAINER_OF, which code everywhere needs.
+ * CR_ARRAY_LEN and CR_CONTAINER_OF, which are used everywhere.
  *
  *     CR_AUTO_FREE char *path = strdup(name);
  *
- * Use CR_AUTO_FREE only for memory that one function allocates and frees. Memory that a callback
- * may use later belongs to an object, whose own cleanup function frees it. This header includes no
+ * Use CR_AUTO_FREE only for memory that one function allocates and frees. If a callback uses the
+ * memory later, keep it in an object whose cleanup function frees it. This header includes no
  * header for I/O, so that pure code can include it; base/cleanup.h has CR_AUTO_FD for
  * descriptors. */
 #ifndef CR_MEMORY_H
@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Marks a pointer whose memory is freed on every way out of the scope. So the pointer must be
- * initialised where it is declared; NULL is allowed. */
+/* Marks a pointer whose memory is freed on every way out of the scope. Initialise such a pointer
+ * where it is declared; NULL is allowed. */
 #define CR_AUTO_FREE __attribute__((cleanup(cr_cleanup_free)))
 
 #define CR_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

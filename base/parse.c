@@ -1,5 +1,5 @@
-/* Parses numbers and truth values; base/parse.h declares the functions. They reject leading white
- * space themselves, because strtoll() and strtod() accept it. */
+/* Parses numbers and truth values; base/parse.h declares the functions. strtoll() and strtod()
+ * accept leading white space, so the functions here reject it before they call these. */
 #include "base/parse.h"
 
 #include "base/memory.h"

@@ -40,8 +40,8 @@ int cr_complain_usage(const char *name, const char *fmt, ...) {
     return CR_EXIT_USAGE;
 }
 
-/* Flushes stdout and returns `status`. If some output could not be written, for instance to a full
- * disk, it prints the reason and returns CR_EXIT_FAILED instead. */
+/* Flushes stdout and returns `status`. If some output could not be written, for instance because
+ * the disk is full, prints the reason on stderr and returns CR_EXIT_FAILED instead. */
 static int flush_stdout(const struct cr_program *program, int status) {
     if (fflush(stdout) == 0 && ferror(stdout) == 0) return status;
     cr_complain(program->name, "cannot write to stdout: %s", strerror(errno));
@@ -68,9 +68,9 @@ static int print_completion(const struct cr_program *program, const char *shell)
     return print_text(program->name, cr_program_write_completion(program, &b), &b);
 }
 
-/* If `word` requests a text about the program, such as --help, this prints it, stores the exit
- * status in *status and returns true. Otherwise it returns false. `value` is the next word, or
- * NULL. */
+/* If `word` requests a text about the program, such as "--help", prints the text, stores the exit
+ * status in *status and returns true. Otherwise returns false. `value` is the word after `word`, or
+ * NULL if there is none. */
 static bool print_program_text(const struct cr_program *program, const char *word,
                                const char *value, int *status) {
     struct cr_buffer b = {0};

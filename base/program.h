@@ -17,15 +17,16 @@
 
 struct cr_program {
     const char *name;                          /* "crun-store" */
-    const char *summary;                       /* a phrase for the NAME section of the manual */
+    const char *summary;                       /* phrase after the name in the NAME section of the
+                                                * manual */
     const struct cr_command *const *commands;  /* NULL-terminated. A program that is one command has
-                                                  one entry, whose name is the program's name. */
+                                                * one entry, whose name is the program's name. */
     const char *help_tail;                     /* last lines of --help; or NULL */
     const char *man_description;               /* text of the manual's DESCRIPTION, in roff */
     const char *man_tail;                      /* last sections of the manual, in roff */
 };
 
-/* ---- texts: each function appends one to `b` and returns 0 or -ENOMEM ---- */
+/* ---- texts: each function appends one text to `b` and returns 0 or -ENOMEM ---- */
 
 /* Appends the text of one command's --help. */
 int cr_command_write_help(const struct cr_command *command, struct cr_buffer *b);
@@ -39,8 +40,8 @@ int cr_program_write_completion(const struct cr_program *program, struct cr_buff
 /* ---- cr_program_main() and its error messages ---- */
 
 /* Executes the command that argv[1] names and returns the exit status. Besides the commands,
- * argv[1] may be --help, -h, help, --version, --print-completion bash, or --print-manual (which
- * `make docs` uses). If stdout cannot be written, it returns CR_EXIT_FAILED. */
+ * argv[1] may be --help, -h, help, --version, --print-completion (followed by bash), or
+ * --print-manual (which `make docs` uses). If writing to stdout fails, returns CR_EXIT_FAILED. */
 int cr_program_main(const struct cr_program *program, int argc, char **argv);
 
 /* Prints "NAME: TEXT" on stderr as one line; unprintable characters in the text are escaped. `name`

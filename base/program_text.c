@@ -63,8 +63,8 @@ static bool group_is_empty(const struct cr_command *command, size_t group) {
 /* ---- --help of a command ---- */
 
 /* Formats the left column of an option, such as "  -r, --redirects MASK", and returns its length.
- * `letters` says whether any option of the command has a letter. In that case options without a
- * letter are indented, so that all long names stand in one column. */
+ * `letters` is true if any option of the command has a letter: then options without a letter are
+ * indented, so that all long names stand in one column. */
 static size_t format_left(char *to, size_t cap, const struct cr_option *option, bool letters) {
     char letter[8] = "";
     if (letters) (void) snprintf(letter, sizeof(letter), "    ");
@@ -76,7 +76,7 @@ static size_t format_left(char *to, size_t cap, const struct cr_option *option, 
 }
 
 /* Returns the column at which the explanations begin: two columns after the longest option, but at
- * most LEFT_COLUMN_MAX. Longer options have their explanation on the next line. */
+ * most LEFT_COLUMN_MAX. If an option is longer than that, its explanation is on the next line. */
 static size_t left_column(const struct cr_command *command, bool letters) {
     size_t column = 0;
     for (size_t i = 0; i < command->option_count; i++) {
@@ -89,7 +89,8 @@ static size_t left_column(const struct cr_command *command, bool letters) {
 }
 
 /* Appends the words from `text` to `end`, wrapped at LINE_WIDTH columns. The caller has already
- * appended `indent` columns of the first line; this function indents the further lines. */
+ * appended the `indent` columns in front of the first line; this function appends them in front of
+ * each further line. */
 static void put_wrapped(struct out *out, const char *text, const char *end, size_t indent) {
     size_t column = indent;
     while (text < end) {
@@ -105,8 +106,8 @@ static void put_wrapped(struct out *out, const char *text, const char *end, size
     }
 }
 
-/* Appends the lines of `text` and wraps those that are too long. A line keeps its indentation, also
- * where it is wrapped. */
+/* Appends the lines of `text`. A line that is too long is wrapped, and each of its parts has the
+ * indentation of the line. */
 static void put_paragraphs(struct out *out, const char *text) {
     while (*text != '\0') {
         size_t len = strcspn(text, "\n"), blanks = strspn(text, " ");
@@ -277,7 +278,7 @@ static void function_name(const struct cr_program *program, char to[32]) {
 }
 
 /* Appends the branch of the bash `case` that completes the value of one option. `prefix` is the
- * command with a colon ("get:"), or "" in a program without commands. */
+ * command's word with a colon ("get:"), or "" in a program without commands. */
 static void put_completion_value(struct out *out, const char *prefix,
                                  const struct cr_option *option) {
     put(out, "        %s--%s", prefix, option->name);

@@ -5,18 +5,19 @@
 
 /* ---- UTF-8 ---- */
 
-/* Returns the length of a character by its first byte, or 0 if no character starts with it. */
+/* Returns how many bytes a UTF-8 character has whose first byte is `first`, or 0 if no character
+ * begins with this byte. */
 static size_t length_by_first_byte(unsigned char first) {
     if (first < 0x80) return 1;
-    /* 80 to BF are continuation bytes; C0 and C1 could only start overlong forms; F5 and above
-     * would start characters beyond U+10FFFF. */
+    /* 80 to BF are continuation bytes; with C0 and C1 only overlong forms would begin, and with F5
+     * to FF only characters beyond U+10FFFF. */
     if (first < 0xC2 || first > 0xF4) return 0;
     if (first < 0xE0) return 2;
     return first < 0xF0 ? 3 : 4;
 }
 
-/* Checks the second byte of a character. After four of the first bytes, only some continuation
- * bytes are valid. */
+/* Returns 1 if the continuation byte `second` may follow the first byte `first`, else 0. After the
+ * four first bytes that are named below, only some continuation bytes are valid. */
 static int second_byte_is_valid(unsigned char first, unsigned char second) {
     switch (first) {
     case 0xE0: return second >= 0xA0; /* smaller bytes would make an overlong form */

@@ -13,26 +13,27 @@
 
 #include <stddef.h>
 
-/* Returns how many bytes (1 to 4) the UTF-8 character at the start of `data` has. Returns 0 if len
- * is 0 or no valid character starts there: a continuation byte, a character that `len` cuts off, an
- * overlong form, a surrogate, or a number above U+10FFFF (Unicode 15, table 3-7). */
+/* Returns how many bytes (1 to 4) the UTF-8 character at the start of `data` has. Returns 0 if
+ * `len` is 0 or no valid character starts there. Invalid are a continuation byte, a character that
+ * `len` cuts off, an overlong form, a surrogate, and a number above U+10FFFF (Unicode 15, table
+ * 3-7). */
 size_t cr_utf8_len(const void *data, size_t len);
 
 /* Returns how many bytes (1 to 4) the printable UTF-8 character at the start of `data` has, or 0 if
- * there is none. U+0000 to U+001F and U+007F to U+009F are not printable: terminals execute the
- * former as control characters, and some terminals the latter (C1), too. */
+ * no printable character starts there. U+0000 to U+001F and U+007F to U+009F are not printable:
+ * they are control characters, which a terminal may execute. */
 size_t cr_text_printable_len(const void *data, size_t len);
 
-/* Escapes the first character or byte of `data` (len > 0): a printable character is copied, any
- * other byte becomes "\xNN" with lower-case digits. Writes 1 to CR_TEXT_PIECE_MAX bytes to `out`,
- * without a NUL, and their number to *out_len. Returns how many bytes of `data` it has consumed
- * (1 to 4). */
+/* Escapes the first character or byte of `data` (len > 0): a printable character is copied; if none
+ * starts there, the first byte is written as "\xNN" with lower-case digits. Writes 1 to
+ * CR_TEXT_PIECE_MAX bytes to `out`, without a NUL, and stores their number in *out_len. Returns how
+ * many bytes of `data` are escaped (1 to 4). */
 #define CR_TEXT_PIECE_MAX ((size_t) 4)
 size_t cr_text_piece(const void *data, size_t len, char out[CR_TEXT_PIECE_MAX], size_t *out_len);
 
 /* Writes `data`, escaped as by cr_text_piece(), and a NUL to `out`, which has room for `cap` bytes
  * (at least 1). If the result does not fit, it is cut, but never within a character or a \xNN.
- * Returns the length of the result without the NUL. */
+ * Returns the length of the result in bytes, without the NUL. */
 size_t cr_text_copy(char *out, size_t cap, const void *data, size_t len);
 
 /* Appends `data` to `out`, escaped as by cr_text_piece(). Bytes that occur in the string `keep` are

@@ -17,11 +17,11 @@
 #define DEVICES_MAX  1024u
 #define ENTRY_MAX    96
 #define INTEL        "0x8086"
-#define INTEL_ON_DIE "0000:00:02.0" /* PCI address of every integrated GPU of Intel */
+#define INTEL_ON_DIE "0000:00:02.0" /* PCI address that every integrated GPU of Intel has */
 
 /* ---- reading folders and files ---- */
 
-/* Whether `name` is `prefix` and a number. */
+/* Returns whether `name` consists of `prefix` and a number. */
 static bool is_numbered(const char *name, const char *prefix) {
     size_t len = strlen(prefix);
     if (strncmp(name, prefix, len) != 0 || name[len] == '\0') return false;
@@ -35,7 +35,8 @@ static bool read_text(const char *path, char *out, size_t size) {
     return n > 0;
 }
 
-/* Adds up what `count` returns for each entry of the folder whose name is `prefix` and a number. */
+/* Calls `count` for each entry of the folder whose name consists of `prefix` and a number. Returns
+ * the sum of the results, at most DEVICES_MAX. */
 static uint32_t sum(const char *folder, const char *prefix,
                     uint32_t (*count)(const char *path, const char *name, const void *arg),
                     const void *arg) {
@@ -56,7 +57,8 @@ static uint32_t one(const char *path, const char *name, const void *arg) {
     return 1;
 }
 
-/* Whether this process has the device file of a render node, which a container may lack. */
+/* Returns whether the folder `dev` has the device file of the render node `name`. In a container,
+ * the files of some devices may be missing. */
 static bool has_render_node(const char *dev, const char *name) {
     char path[PATH_MAX];
     (void) snprintf(path, sizeof(path), "%s/dri/%s", dev, name);
@@ -65,9 +67,10 @@ static bool has_render_node(const char *dev, const char *name) {
 
 /* ---- the lists of visible devices ---- */
 
-/* Returns how many of `count` devices a comma-separated list selects. Its entries are numbers, to
- * which a part such as ".0" may be added, or UUIDs. The list ends before the first entry that names
- * no device; an entry that occurs twice counts once. NULL selects all devices. */
+/* Returns how many of `count` devices a comma-separated list selects. An entry of the list is a
+ * number, which may be followed by a part such as ".0", or a UUID. The list ends before the first
+ * entry that names no device. A number without such a part counts only once. NULL selects all
+ * devices. */
 static uint32_t count_visible(const char *list, uint32_t count) {
     bool seen[DEVICES_MAX] = {false};
     uint32_t found = 0;
@@ -89,14 +92,16 @@ static uint32_t count_visible(const char *list, uint32_t count) {
     return found;
 }
 
-/* Like count_visible() for a variable; one that is not set selects all devices. */
+/* Returns how many of `count` devices the list in the variable selects; all if the variable is not
+ * set. */
 static uint32_t select_by(const char *variable, uint32_t count, cr_getenv_fn lookup, void *arg) {
     return count_visible(lookup(arg, variable), count);
 }
 
 /* ---- AMD ---- */
 
-/* Returns the number behind `name` in a text with a pair "name number" per line, or 0. */
+/* Returns the number of the first line "NAME NUMBER" of `text` whose NAME is `name`, or 0 if there
+ * is no such line. */
 static uint64_t property(const char *text, const char *name) {
     size_t len = strlen(name);
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -107,8 +112,9 @@ static uint64_t property(const char *text, const char *name) {
     return 0;
 }
 
-/* Returns 1 if a node of the driver's topology is a GPU that we may use. A node without SIMD units
- * is a CPU. The driver refuses to show a node that a container may not use. */
+/* Returns 1 if the folder `path`, a node of the driver's topology, is a GPU that this process may
+ * use, else 0. A topology node with simd_count 0 is a CPU. If a process in a container may not use
+ * a GPU, it cannot read the properties of that GPU. */
 static uint32_t is_amd_gpu(const char *path, const char *name, const void *dev) {
     char file[PATH_MAX + 16], text[4096], node[64];
     (void) name;
@@ -133,8 +139,8 @@ static uint32_t count_amd(const char *sys, const char *dev, cr_getenv_fn lookup,
 
 struct intel {
     const char *dev;
-    bool on_die;      /* count integrated GPUs, else the others */
-    bool count_tiles; /* each tile counts as a device */
+    bool on_die;      /* true: count only integrated GPUs; false: count only the other GPUs */
+    bool count_tiles; /* true: each tile counts as a device; false: each GPU counts once */
 };
 
 static uint32_t count_intel_devices(const char *path, const char *name, const void *arg) {

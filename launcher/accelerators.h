@@ -1,7 +1,8 @@
 /* Counts AMD and Intel GPUs and Ascend NPUs by what the kernel shows in /sys and /dev, without the
- * libraries of their vendors (launcher/devices.h counts NVIDIA's GPUs). The result is what torch
- * would count, as far as the kernel shows it: cards of which a container has no device file are
- * left out, and the vendor's variable that makes only some devices visible is applied. */
+ * vendors' libraries (launcher/devices.h counts NVIDIA's GPUs). The result is the number that torch
+ * would count, as far as the kernel shows it: a device whose device file is missing in a container
+ * does not count, and if the vendor's variable makes only some devices visible, only these
+ * count. */
 #ifndef LAUNCHER_ACCELERATORS_H
 #define LAUNCHER_ACCELERATORS_H
 
@@ -10,18 +11,19 @@
 #include <stdint.h>
 
 enum accelerator {
-    /* the GPUs of which the kernel's driver amdkfd knows. ROCR_VISIBLE_DEVICES selects some of
-     * them, and of these HIP_VISIBLE_DEVICES, or else CUDA_VISIBLE_DEVICES */
+    /* the GPUs of the kernel's driver amdkfd. ROCR_VISIBLE_DEVICES selects some of them; of these,
+     * HIP_VISIBLE_DEVICES selects some, or CUDA_VISIBLE_DEVICES if the former is not set */
     ACCELERATOR_AMD,
-    /* the GPUs with render nodes of Intel. Integrated ones count only if there is no other; each
-     * tile counts, unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE. ZE_AFFINITY_MASK selects some */
+    /* Intel's GPUs with a render node. Integrated GPUs count only if there is no other GPU; each
+     * tile counts as a device, unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE. ZE_AFFINITY_MASK selects
+     * some */
     ACCELERATOR_INTEL,
     /* /dev/davinci0, 1 …; ASCEND_RT_VISIBLE_DEVICES selects some */
     ACCELERATOR_ASCEND,
 };
 
-/* Returns the number of devices. `sys` and `dev` are "/sys" and "/dev", or other folders in a test.
- * `lookup` returns the environment variables. */
+/* Returns the number of devices of this kind that a worker would see. `sys` and `dev` are "/sys"
+ * and "/dev"; in tests they are other folders. `lookup` returns the environment variables. */
 uint32_t accelerator_count(enum accelerator kind, const char *sys, const char *dev,
                            cr_getenv_fn lookup, void *arg);
 

@@ -6,8 +6,8 @@
  *      refused something (a port in use, no memory left)
  *   2  the command line is wrong or the program cannot be run: nothing was started
  *
- * Signal handlers are installed before the first worker starts. A signal that arrives before any
- * worker has started also ends the job in order, but then crun raises the same signal against
+ * Signal handlers are installed before the first worker starts. If a signal arrives before any
+ * worker has started, crun also ends the job in order, but then raises the same signal against
  * itself and dies of it, as torchrun does: a shell reports 143 for SIGTERM instead of 1. */
 #include "agent/agent.h"
 #include "base/clock.h"
@@ -43,7 +43,8 @@ struct launcher {
     struct agent_result result;
     int done;
     int64_t preemption_notice_ms;
-    const char *end_from; /* name of the variable with the end of the job's time, or NULL */
+    const char *end_from; /* name of the variable with the end of the job's time; NULL if no timer
+                           * waits for this end */
     uv_timer_t end;       /* fires preemption_notice_ms before the end of the job's time */
     const struct job *job;
     struct signals signals;
@@ -92,16 +93,16 @@ static const struct job_world real_world = {
 
 /* ---- ending with the job's result ---- */
 
-/* Reports a failure of crun on stderr and, if a launcher runs crun as its worker, in the error file
- * that this launcher reads. Returns `status`. */
+/* Reports a failure of crun on stderr. If another launcher runs crun as its worker, also writes the
+ * failure into the error file that this launcher reads. Returns `status`. */
 static int fail(int status, const char *text) {
     report_line(text);
     (void) report_file(getenv("TORCHELASTIC_ERROR_FILE"), text);
     return status;
 }
 
-/* Reports *err and returns EXIT_FAILED. For -EMFILE (too many open files) it adds to the text how
- * to raise the limit, because the functions that open files do not say it. */
+/* Reports *err and returns EXIT_FAILED. For -EMFILE (too many open files), first appends to the
+ * text how to raise the limit, because the functions that open files do not say that. */
 static int fail_by(struct cr_error *err) {
     size_t n = strlen(err->text);
     struct rlimit files = {0};
@@ -151,7 +152,8 @@ static void announce_end(struct launcher *l, int signum) {
     agent_notice(l->agent, RENDEZVOUS_CHANGE_PREEMPTION, l->preemption_notice_ms, why);
 }
 
-/* Handles a signal. One that neither option names is SIGUSR2: it requests the flight records. */
+/* Handles a signal of those that watch_signals() has chosen. A signal that is neither in
+ * --preemption-signals nor in --signals-to-handle is SIGUSR2, which requests flight records. */
 static void on_signal(void *arg, int signum, const char *sender) {
     struct launcher *l = arg;
     if (l->done || l->agent == NULL) return;
@@ -174,8 +176,8 @@ static void on_agent_done(void *arg, const struct agent_result *result) {
     if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
 }
 
-/* Runs preemption_notice_ms before the scheduler ends the job: announces the end to the workers,
- * which may save. */
+/* Runs preemption_notice_ms before the scheduler ends the job. Announces the end to the workers, so
+ * that they can save. */
 static void on_end_is_near(uv_timer_t *timer) {
     struct launcher *l = timer->data;
     char why[128];
@@ -184,7 +186,8 @@ static void on_end_is_near(uv_timer_t *timer) {
     agent_notice(l->agent, RENDEZVOUS_CHANGE_PREEMPTION, l->preemption_notice_ms, why);
 }
 
-/* Starts the timer for on_end_is_near(), if the scheduler has said when the job's time ends. */
+/* If the scheduler has said when the job's time ends, starts the timer that calls
+ * on_end_is_near(). */
 static void watch_end(struct launcher *l, const struct scheduler_facts *facts) {
     int64_t left_ms = facts->end_s * 1000 - cr_wall_ns() / 1000000 - l->preemption_notice_ms;
     l->end_from = facts->end_s > 0 && l->preemption_notice_ms > 0 ? facts->end_from : NULL;
@@ -195,15 +198,15 @@ static void watch_end(struct launcher *l, const struct scheduler_facts *facts) {
     (void) uv_timer_start(&l->end, on_end_is_near, left_ms > 0 ? (uint64_t) left_ms : 0, 0);
 }
 
-/* Returns whether crun leaves a signal ignored that was ignored at its start. This is so for SIGHUP
- * under nohup(1), unless the user lists the signals to handle. */
+/* Returns 1 if crun leaves the signal `signum` ignored: this is so only for SIGHUP, if SIGHUP was
+ * ignored when crun started, as under nohup(1), and the user has not given --signals-to-handle. */
 static int is_left_ignored(int signum, const struct options *options) {
     struct sigaction old;
     return signum == SIGHUP && options->source[OPTION_SIGNALS] == CR_FROM_DEFAULT &&
            sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
 }
 
-/* Handles the signals of --signals-to-handle and --preemption-signals, and SIGUSR2. */
+/* Starts handling the signals of --signals-to-handle and --preemption-signals, and SIGUSR2. */
 static int watch_signals(struct launcher *l, const struct options *options,
                          struct cr_error *err) {
     sigset_t set;
@@ -324,8 +327,9 @@ static void show_line(const char *text) {
     cr_log_text(line, n);
 }
 
-/* Runs the job on this node. If the scheduler has started crun several times on this node, only one
- * of these processes runs the job; the others wait for its end and return its exit status. */
+/* Runs the job on this node and returns the exit status. If the scheduler has started crun several
+ * times on this node, only one of these processes runs the job; the others wait until that process
+ * ends, and return its exit status. */
 static int launch_task(const struct options *options, const struct scheduler_facts *facts,
                        const struct scheduler_choice *choice) {
     struct cr_error err = {0};
@@ -352,8 +356,8 @@ static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
     return -EINVAL;
 }
 
-/* Writes the text in `b` to stdout and frees it. `rc` is the result of the function that made the
- * text; if it is negative, nothing is written. Returns the exit status. */
+/* Writes the text in `b` to stdout, frees the buffer, and returns the exit status. `rc` is the
+ * result of the function that made the text; if `rc` is negative, nothing is written to stdout. */
 static int print(struct cr_buffer *b, int rc) {
     int ok = rc == 0 && fwrite(b->data, 1, b->len, stdout) == b->len && fflush(stdout) == 0;
     int code = errno;
@@ -364,9 +368,9 @@ static int print(struct cr_buffer *b, int rc) {
     return fail_by(&err);
 }
 
-/* Runs the job with options that are completed from the scheduler's variables: on this node, or by
- * srun on all nodes. With --scheduler=show it only prints the completed command line. `words` is
- * the command line as the user typed it. */
+/* Completes the options from the scheduler's variables. Then runs the job, on this node or, by
+ * srun, on all nodes; or, with --scheduler=show, only prints the completed command line. `words` is
+ * the command line as the user typed it. Returns the exit status. */
 static int launch_under_scheduler(struct options *options, char *const *words) {
     struct scheduler_facts facts;
     struct scheduler_choice choice;

@@ -1,5 +1,5 @@
-/* The search for CPUs and GPUs. NVML is loaded with dlopen(3) where it is installed, so that crun
- * also runs on machines without the NVIDIA driver. */
+/* Finds CPUs and GPUs. NVML is loaded with dlopen(3) if it is installed, so that crun also runs on
+ * machines without the NVIDIA driver. */
 #include "launcher/devices.h"
 
 #include "base/cpu_mask.h"
@@ -59,8 +59,8 @@ struct nvml {
 
 struct gpus {
     uint32_t count;
-    char (*uuids)[UUID_MAX];            /* [count], or NULL if not all UUIDs are known */
-    char (*bus_ids)[DEVICE_BUS_ID_MAX]; /* [count], or NULL if not all bus ids are known */
+    char (*uuids)[UUID_MAX];            /* [count]; NULL if not all UUIDs are known */
+    char (*bus_ids)[DEVICE_BUS_ID_MAX]; /* [count]; NULL if not all bus ids are known */
     struct nvml nvml;                   /* all zero unless NVML counted the GPUs */
 };
 
@@ -83,8 +83,9 @@ static int nvml_load(struct nvml *n, const char *name) {
     return -ENOENT;
 }
 
-/* Reads the PCI address of a GPU and writes it in the form of sysfs, such as "0000:3b:00.0". NVML's
- * own text has eight digits before the first colon. Returns 0 or -ENODEV. */
+/* Reads the PCI address of a GPU and writes it to `out` in the form of sysfs, such as
+ * "0000:3b:00.0". The text that NVML itself has cannot be used: it has eight digits before the
+ * first colon. Returns 0 or -ENODEV. */
 static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_BUS_ID_MAX]) {
     struct nvml_pci pci;
     out[0] = '\0';
@@ -95,8 +96,8 @@ static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_
 }
 
 /* Reads the UUIDs and the bus ids of all GPUs. If a single UUID cannot be read, g->uuids becomes
- * NULL, because entries of CUDA_VISIBLE_DEVICES could then be matched to a wrong GPU. If a single
- * bus id cannot be read, g->bus_ids becomes NULL. */
+ * NULL, because with an incomplete list an entry of CUDA_VISIBLE_DEVICES could be matched to a
+ * wrong GPU. If a single bus id cannot be read, g->bus_ids becomes NULL. */
 static void nvml_read_names(struct gpus *g) {
     const struct nvml *n = &g->nvml;
     if (n->get_handle == NULL || g->count == 0) return;
@@ -117,7 +118,8 @@ static void nvml_read_names(struct gpus *g) {
 }
 
 /* Counts the GPUs with NVML, whose library has the file name `name`. Returns 1 if the GPUs are
- * counted, 0 if NVML or the driver is missing, or a negative errno if the driver does not work. */
+ * counted; 0 if NVML or the driver is missing; or -ENODEV, and sets err, if the driver does not
+ * work. */
 static int count_by_nvml(const char *name, struct gpus *g, struct cr_error *err) {
     struct nvml *n = &g->nvml;
     unsigned count = 0;
@@ -176,8 +178,8 @@ static uint32_t count_entries(const char *folder, int (*counts)(const char *name
 
 static int compare_bus_ids(const void *a, const void *b) { return strcmp(a, b); }
 
-/* Reads the bus ids from the names of the driver's folders in /proc/driver/nvidia/gpus, and sorts
- * them, because the driver numbers its GPUs in the order of their bus ids. */
+/* Stores in g->bus_ids the names of the folders in /proc/driver/nvidia/gpus, which are bus ids.
+ * They are sorted, because the driver numbers its GPUs in the order of their bus ids. */
 static void read_driver_entries(const char *folder, struct gpus *g) {
     DIR *d = opendir(folder);
     uint32_t n = 0;
@@ -191,7 +193,7 @@ static void read_driver_entries(const char *folder, struct gpus *g) {
     if (g->bus_ids == NULL) return;
     qsort(g->bus_ids, n < g->count ? n : g->count, sizeof(*g->bus_ids), compare_bus_ids);
     if (n == g->count) return;
-    /* /proc lists another number of cards than /dev. In a container, /proc may list all cards of
+    /* /proc and /dev list different numbers of cards. In a container, /proc may list all cards of
      * the host, and /dev only the cards of the container. It is unknown which bus ids the
      * container's cards have, so no bus id is used. */
     free(g->bus_ids);
@@ -212,7 +214,7 @@ static int count_machine(const struct device_places *p, struct gpus *g, struct c
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
 /* Copies the next entry of a comma-separated list, without the blanks around it, to `out` and moves
- * *at behind it. Returns 1, or 0 at the end of the list. */
+ * *at to the text after it. Returns 1; or 0 if the list has no more entries. */
 static int next_entry(const char **at, char out[UUID_MAX]) {
     if (*at == NULL) return 0;
     const char *start = *at, *end = strchr(start, ',');
@@ -227,9 +229,10 @@ static int next_entry(const char **at, char out[UUID_MAX]) {
 }
 
 /* Returns the number of the GPU that an entry of CUDA_VISIBLE_DEVICES names, or -1 if there is no
- * such GPU. A UUID may be shortened if only one GPU begins with it. A MIG slice gets the number
- * GPUS_MAX + position, because NVML's list has whole cards only. If the UUIDs of the GPUs are
- * unknown, each UUID gets such a number too. */
+ * such GPU. A UUID may be shortened as long as only one GPU's UUID begins so. `position` is the
+ * position of the entry in the list. A MIG slice gets the number GPUS_MAX + position, because
+ * NVML's list has only whole cards. If the UUIDs of the GPUs are unknown, each UUID gets the number
+ * GPUS_MAX + position, too. */
 static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t position) {
     int64_t index;
     if (strncmp(entry, "MIG-", 4) == 0) return (int64_t) GPUS_MAX + position;
@@ -247,8 +250,9 @@ static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t positi
     return index;
 }
 
-/* Writes to `out` the bus id of the card that `entry` names, "" if it is unknown. If `entry` names
- * a MIG slice, this is the card to which the slice belongs. `gpu` is the result of find_gpu(). */
+/* Writes to `out` the bus id of the card that `entry` names, or "" if that bus id is unknown. If
+ * `entry` names a MIG slice, this is the card to which the slice belongs. `gpu` is the result of
+ * find_gpu() for `entry`. */
 static void find_bus_id(const struct gpus *g, const char *entry, int64_t gpu,
                         char out[DEVICE_BUS_ID_MAX]) {
     const struct nvml *n = &g->nvml;

@@ -1,7 +1,7 @@
 /* Counts the CPUs and lists the GPUs that this process may use.
  *
- * The GPUs are found without calling CUDA: initialising CUDA takes seconds and memory on each GPU,
- * and after that the children of this process could not use CUDA. */
+ * The GPUs are found without calling CUDA: to initialise CUDA takes seconds and memory on each GPU,
+ * and a process that has initialised CUDA cannot fork children that use it. */
 #ifndef LAUNCHER_DEVICES_H
 #define LAUNCHER_DEVICES_H
 
@@ -24,7 +24,7 @@ uint32_t device_cpu_count(void);
 #define DEVICE_BUS_ID_MAX 24
 
 struct device_gpu {
-    char bus_id[DEVICE_BUS_ID_MAX]; /* as in /sys/bus/pci/devices, "0000:3b:00.0"; "": unknown */
+    char bus_id[DEVICE_BUS_ID_MAX]; /* as in /sys/bus/pci/devices, "0000:3b:00.0"; "" = unknown */
 };
 
 /* Lists the GPUs that CUDA would show to a worker, in CUDA's order. `visible_devices` is the value
@@ -38,8 +38,8 @@ struct device_gpu {
  * ends the list; if an entry occurs twice, no GPU is selected.
  *
  * Returns 0 and stores the list, which the caller frees, in *list and its length, which may be 0,
- * in *count. Returns -ENOMEM if memory is short. Returns -ENODEV and sets err if a driver is
- * installed but does not work: then 0 GPUs would be a wrong answer. */
+ * in *count. Returns -ENOMEM, and sets err, if memory is short. Returns -ENODEV, and sets err, if a
+ * driver is installed but does not work: then it is unknown how many GPUs there are. */
 int device_gpus(const struct device_places *places, const char *visible_devices,
                 struct device_gpu **list, uint32_t *count, struct cr_error *err);
 

@@ -1,6 +1,6 @@
-/* The conversion of the options' texts into a job. The parts of the file are: the workers, the
+/* Converts the texts of the options into a job. The parts of this file are: the workers, the
  * rendezvous, the logs, restarting and ending. Options whose value is only a number, a time or a
- * word are converted by the table simple_values; each other option has a function. Each error
+ * word are converted by the table simple_values; each other option has a function. Each error text
  * begins with the name of the option. */
 #include "launcher/job.h"
 
@@ -18,7 +18,7 @@
 
 #define C10D_PORT      29400
 #define STOP_MS        30000
-#define DEATH_MS       5000   /* most time from SIGKILL until all processes are gone */
+#define DEATH_MS       5000   /* longest time in ms from SIGKILL until all processes are gone */
 #define LAST_CALL_MS   30000
 #define STATIC_JOIN_MS 900000 /* torchrun's default join timeout for the static backend */
 
@@ -51,8 +51,8 @@ static const char *variable(const struct builder *b, const char *name) {
     return b->world->lookup(b->world->arg, name);
 }
 
-/* If rc is negative, puts the name of the option in front of the error text; or the name of the
- * variable, if the option's value came from a variable. Returns rc. */
+/* If `rc` is negative, puts the name of the option in front of the error text; if the option's
+ * value came from a variable, puts the name of the variable there instead. Returns `rc`. */
 static int name_option(const struct builder *b, enum option_id id, int rc) {
     char label[CR_OPTION_LABEL_MAX];
     if (rc < 0) (void) cr_wrap(b->err, "%s", option_label(b->options, id, label));
@@ -99,17 +99,17 @@ static int refuse_unavailable(struct builder *b) {
 
 enum grammar { COUNT, SECONDS, SECONDS_OR_ZERO, WORD };
 
-/* INTO_JOB(field) is the offset of the field of struct job that receives an option's value. NOWHERE
- * means that read_simple_value() checks the value but does not store it: crun does not need the
- * value, or another function reads the text again. */
+/* INTO_JOB(field) is the offset of the field of struct job that receives an option's value. With
+ * NOWHERE, read_simple_value() checks the value but does not store it, because crun does not need
+ * the value, or because another function reads the text again. */
 #define INTO_JOB(field) offsetof(struct job, field)
 #define NOWHERE         SIZE_MAX
 
 static const struct simple_value {
     enum option_id id;
     enum grammar grammar;
-    /* INTO_JOB() or NOWHERE. The field is a uint32_t for COUNT, and an int64_t in milliseconds for
-     * SECONDS and SECONDS_OR_ZERO. */
+    /* INTO_JOB() or NOWHERE. For COUNT the field is a uint32_t; for SECONDS and SECONDS_OR_ZERO an
+     * int64_t, in milliseconds. */
     size_t offset;
     /* For WORD: the words that the option accepts, separated by blanks. For COUNT: what an error
      * text calls the value, for example "a port". */
@@ -182,8 +182,10 @@ static int fail_no_gpu(struct builder *b) {
                    "number or cpu");
 }
 
-/* Counts the devices of the kind that --nproc-per-node names. "gpu" is what torch.cuda counts:
- * NVIDIA's GPUs, or else AMD's. "auto" is the first kind of which there is one, or else CPUs. */
+/* Stores in *out the number of devices that `text`, the value of --nproc-per-node, names. "gpu"
+ * means what torch.cuda counts: NVIDIA's GPUs or, if there are none, AMD's. "auto" means the first
+ * kind of which there is at least one: NVIDIA's GPUs, AMD's GPUs, Intel's GPUs, Ascend's NPUs,
+ * CPUs. Returns 0; or a negative errno, and sets the error. */
 static int count_devices(struct builder *b, const char *text, uint32_t *out) {
     bool is_auto = strcmp(text, "auto") == 0, is_gpu = strcmp(text, "gpu") == 0;
     int rc = is_auto || is_gpu ? count_gpus(b, out) : 0;
@@ -221,7 +223,8 @@ static void decide_threads(struct builder *b) {
          n);
 }
 
-/* Checks that the list in a variable has an entry for each worker. */
+/* Returns 0 if the list in the variable `name` has an entry for each worker. Otherwise returns
+ * -EINVAL and sets the error. */
 static int check_visible(struct builder *b, const char *name) {
     const char *list = variable(b, name);
     uint32_t n = b->job->agent.rendezvous.local_world_size, entries = 1;
@@ -234,9 +237,10 @@ static int check_visible(struct builder *b, const char *name) {
                                name, list, entries, n));
 }
 
-/* Reads --virtual-local-rank, which gives worker i only entry i of the variables that make devices
- * visible. So each variable that is used must have an entry for each worker. As in torchrun,
- * HIP_VISIBLE_DEVICES, if it is set, is used in place of CUDA_VISIBLE_DEVICES. */
+/* Stores whether --virtual-local-rank is given. With this option, worker i gets only entry i of
+ * each variable that makes devices visible. So the function checks that each such variable that is
+ * set has an entry for each worker. If HIP_VISIBLE_DEVICES is set, it is used in place of
+ * CUDA_VISIBLE_DEVICES, as in torchrun; then the latter is not checked. */
 static int check_virtual(struct builder *b) {
     static const char *const names[] = AGENT_VISIBLE_VARIABLES;
     b->job->agent.virtual_local_rank = is_on(b, OPTION_VIRTUAL_LOCAL_RANK);
@@ -253,8 +257,9 @@ static int check_virtual(struct builder *b) {
     return 0;
 }
 
-/* Reads --numa-binding. This is the last step of job_build(), because it reads hundreds of files of
- * sysfs: a mistake in another option is reported without that delay. */
+/* Chooses the CPUs of each worker if --numa-binding is given. This is the last step of job_build(),
+ * because this step reads hundreds of files of sysfs: a mistake in another option is reported
+ * before that delay. */
 static int build_binding(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *name = text_of(b, OPTION_NUMA_BINDING);
@@ -292,8 +297,8 @@ static int build_workers(struct builder *b) {
 
 /* ---- rendezvous ---- */
 
-/* Returns a random UUID of version 4 as text; or, if `as_number` is set, as a decimal number, the
- * form that torchrun uses if --rdzv-id is empty. On error it returns NULL and sets the error. */
+/* Returns a random UUID of version 4 as text. If `as_number` is 1, the text is a decimal number,
+ * the form that torchrun uses if --rdzv-id is empty. On error, returns NULL and sets the error. */
 static const char *random_id(struct builder *b, int as_number) {
     unsigned char u[16];
     char *text = allocate(b, 48);
@@ -323,8 +328,8 @@ static const char *random_id(struct builder *b, int as_number) {
     return at;
 }
 
-/* Returns whether the job is standalone. As in torchrun 2.10 and later, a job of one node is
- * standalone if no option says where its nodes meet. */
+/* Returns 1 if the job is standalone: --standalone is given; or, as in torchrun 2.10 and later, the
+ * job has one node and no option says where its nodes meet. */
 static int is_standalone(const struct builder *b) {
     if (is_on(b, OPTION_STANDALONE)) return 1;
     return strcmp(text_of(b, OPTION_RDZV_BACKEND), "static") == 0 &&
@@ -354,8 +359,8 @@ static void warn_of_overridden(struct builder *b) {
     }
 }
 
-/* Sets up a job of one node on a free port with a random run id. If the user gave --rdzv-id but not
- * --standalone, the given run id is kept, as in torchrun before 2.10. */
+/* Sets up a job of one node on a free port. Its run id is random. But if --rdzv-id is given without
+ * --standalone, that id is kept, as in torchrun before 2.10. */
 static int build_standalone(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     int asked_for = is_on(b, OPTION_STANDALONE);
@@ -368,8 +373,8 @@ static int build_standalone(struct builder *b) {
     return r->run_id == NULL ? -ENOMEM : 0;
 }
 
-/* Sets the endpoint of the static backend from --master-addr and --master-port, which torchrun uses
- * if --rdzv-endpoint is not given. */
+/* Sets the endpoint of the static backend from --master-addr and --master-port. As in torchrun,
+ * these options are used only if --rdzv-endpoint is not given. */
 static int build_master(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t port = 0;
@@ -386,16 +391,18 @@ static int is_loopback(const char *host) {
            strcmp(host, "::1") == 0;
 }
 
-/* Returns how many machines Slurm has given to this job step, or to the whole job if crun was not
- * started by srun; 0 = not under Slurm. */
+/* Returns the number of machines that Slurm has given to this job step. If srun has not started
+ * crun, returns the number of machines of the whole Slurm job; without Slurm, 0. */
 static int64_t slurm_machines(const struct builder *b) {
     int64_t n = 0;
     if (cr_parse_i64(variable(b, "SLURM_STEP_NUM_NODES"), 1, INT32_MAX, &n) == 0) return n;
     return cr_parse_i64(variable(b, "SLURM_NNODES"), 1, INT32_MAX, &n) == 0 ? n : 0;
 }
 
-/* Checks the endpoint of a job with several nodes: a loopback address is each machine itself, so
- * nodes on several machines would each wait, or train, alone. */
+/* Checks the endpoint of a job with several nodes. Nodes on different machines cannot meet at a
+ * loopback address, because on each machine such an address means that machine itself. So a
+ * loopback address is an error if Slurm has given the job several machines. Otherwise "localhost"
+ * causes only a warning, because all nodes may run on this machine. */
 static int check_loopback(struct builder *b) {
     const struct rendezvous_options *r = &b->job->agent.rendezvous;
     int64_t machines = slurm_machines(b);
@@ -429,8 +436,8 @@ static int build_endpoint(struct builder *b) {
     }
     int rc = cr_endpoint_parse(text, C10D_PORT, &r->endpoint, b->err);
     if (rc < 0) return name_option(b, OPTION_RDZV_ENDPOINT, rc);
-    /* A text without a port gets the default port of the call, so a second call with another
-     * default shows whether the text has a port. */
+    /* If the text has no port, each of the two calls stores its own default port. So if the two
+     * ports differ, the text has no port. */
     (void) cr_endpoint_parse(text, 0, &other, NULL);
     if (is_static && other.port != r->endpoint.port) {
         return name_option(b, OPTION_RDZV_ENDPOINT,
@@ -448,7 +455,7 @@ static int build_rdzv_conf(struct builder *b) {
     r->last_call_timeout_ms = -1;
     int rc = value_rdzv_conf(text_of(b, OPTION_RDZV_CONF), r, unknown, b->err);
     if (rc < 0) return name_option(b, OPTION_RDZV_CONF, rc);
-    r->skips_last_call = r->last_call_timeout_ms < 0; /* the user has not given one */
+    r->skips_last_call = r->last_call_timeout_ms < 0; /* --rdzv-conf has no last_call_timeout */
     if (r->skips_last_call) r->last_call_timeout_ms = LAST_CALL_MS;
     if (unknown[0] != '\0')
         warn(b, "--rdzv-conf: the key '%s' is not known and has no effect", unknown);
@@ -465,8 +472,8 @@ static int build_node(struct builder *b) {
     if (rc < 0) return name_option(b, OPTION_NODE_RANK, rc);
     r->node_rank_given = is_given(b, OPTION_NODE_RANK);
     r->node_rank = is_static || r->node_rank_given ? (int64_t) rank : -1;
-    if (is_static) r->min_nodes = r->max_nodes; /* the static backend waits for all nodes, so it has
-                                                 * no minimum */
+    if (is_static) r->min_nodes = r->max_nodes; /* the static backend waits for all nodes, so its
+                                                 * minimum is its maximum */
     if (r->node_rank >= (int64_t) r->max_nodes) {
         return name_option(b, OPTION_NODE_RANK,
                      cr_fail(b->err, -EINVAL,
@@ -515,8 +522,9 @@ static int build_console(struct builder *b) {
     return name_option(b, OPTION_LOCAL_RANKS_FILTER, value_local_ranks(text, shown, n, b->err));
 }
 
-/* Reads a list of filters. If the option is not given, *out stays NULL: no filtering. If it is
- * given but empty, the list has one empty text, which matches every line, as in torchrun. */
+/* Stores a list of filters in *out. If the option is not given, *out stays NULL, and no lines are
+ * copied to a filtered log. If the option is given but empty, the list has one empty text, which
+ * matches every line, as in torchrun. */
 static int build_filters(struct builder *b, enum option_id id, char *const **out) {
     const char *text = text_of(b, id);
     if (text == NULL) return 0;
@@ -530,8 +538,8 @@ static int build_filters(struct builder *b, enum option_id id, char *const **out
     return 0;
 }
 
-/* Chooses the path of torch's timer file, which the watchdog serves, if the user has enabled it by
- * TORCHELASTIC_ENABLE_FILE_TIMER=1. crun.c exports the path, so that the workers inherit it. */
+/* If the user has set TORCHELASTIC_ENABLE_FILE_TIMER=1, chooses the path of torch's timer file,
+ * which the watchdog serves. crun.c exports the path, so that the workers inherit it. */
 static int build_timer_file(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *wanted = variable(b, "TORCHELASTIC_ENABLE_FILE_TIMER");
@@ -579,7 +587,7 @@ static int build_logs(struct builder *b) {
 static int build_shutdown_timeout(struct builder *b) {
     int64_t *out = &b->job->agent.shutdown_timeout_ms;
     const char *text = text_of(b, OPTION_SHUTDOWN_TIMEOUT);
-    if (text != NULL) return 0; /* read_simple_values() has stored it already */
+    if (text != NULL) return 0; /* read_simple_values() has stored the option already */
     text = variable(b, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
     *out = STOP_MS;
     if (text == NULL) return 0;
@@ -599,9 +607,9 @@ static int build_signal_set(struct builder *b, enum option_id id, sigset_t *out)
     return 0;
 }
 
-/* Reads --signals-to-handle and --preemption-signals. A signal in both lists keeps one meaning
- * only: it ends the job if the user gave no --preemption-signals, otherwise it is a preemption
- * signal. */
+/* Reads --signals-to-handle and --preemption-signals. A signal that is in both lists is removed
+ * from one of them: from --preemption-signals if the user has not given that option, otherwise from
+ * --signals-to-handle. */
 static int build_signals(struct builder *b) {
     struct job *job = b->job;
     job->signals_text = text_of(b, OPTION_SIGNALS);
@@ -619,8 +627,9 @@ static int build_signals(struct builder *b) {
     return rc;
 }
 
-/* Processes die of SIGKILL within a moment, unless they hang in the kernel, so a few seconds more
- * than the longest grace are enough to stop workers. */
+/* Sets how long the agent may take to stop its workers, unless --rdzv-conf has set it. This is the
+ * longest grace, stop_timeout_ms or shutdown_timeout_ms, plus DEATH_MS. DEATH_MS is enough because
+ * a process dies of SIGKILL within a moment, unless it hangs in the kernel. */
 static void set_stop_limit(struct agent_job *a) {
     int64_t grace_ms = a->stop_timeout_ms > a->shutdown_timeout_ms ? a->stop_timeout_ms
                                                                     : a->shutdown_timeout_ms;

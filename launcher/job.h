@@ -14,14 +14,14 @@
 
 #define JOB_WARNINGS_MAX 8
 
-/* What a job depends on besides its options: environment variables and facts about the machine. */
+/* What a job depends on besides the options: environment variables and facts about the machine. */
 struct job_world {
     cr_getenv_fn lookup; /* returns an environment variable */
     void *arg;           /* first parameter of every function in this struct */
     uint32_t (*cpu_count)(void *arg);
     int (*gpu_count)(void *arg, const char *visible_devices, uint32_t *count, struct cr_error *err);
-    /* Returns how many accelerators of another vendor there are: accelerator_count() of
-     * launcher/accelerators.h. NULL = none. */
+    /* Returns the number of accelerators of this kind: accelerator_count() of
+     * launcher/accelerators.h. If the pointer is NULL, there are none. */
     uint32_t (*accelerator_count)(void *arg, enum accelerator kind);
     /* Chooses the CPUs of each worker: numa_bind_workers() of launcher/numa.h. */
     int (*bind)(void *arg, enum numa_mode mode, const char *visible_devices, uint32_t workers,
@@ -31,19 +31,19 @@ struct job_world {
 };
 
 struct job {
-    struct agent_job agent;           /* complete but for argv and title, which crun.c sets */
+    struct agent_job agent;           /* complete except for argv and title, which crun.c sets */
     sigset_t signals;                 /* --signals-to-handle */
     sigset_t preemption_signals;      /* --preemption-signals */
     int64_t preemption_notice_ms;     /* --preemption-notice, in milliseconds */
-    const char *signals_text;         /* --signals-to-handle as text, exported to the workers */
+    const char *signals_text;         /* text of --signals-to-handle, exported to the workers */
     char *warnings[JOB_WARNINGS_MAX]; /* one line each; crun.c logs them after agent_start() */
     unsigned warning_count;
-    struct job_block *memory;         /* private to job.c: memory that other fields point into */
+    struct job_block *memory;         /* private to job.c: memory that other fields point to */
 };
 
-/* Fills in *out. Its texts point into the options and the environment, which must outlive it.
- * Returns 0; or a negative errno, and sets err to a text that names the option or its variable, the
- * value, and the remedy. Call job_done() also after an error. */
+/* Fills in *out. The texts in *out point into the options and the environment, which must stay
+ * valid until job_done(). Returns 0; or a negative errno, and sets err to a text that names the
+ * option or its variable, the value, and the remedy. Call job_done() after an error, too. */
 int job_build(const struct options *options, const struct job_world *world, struct job *out,
               struct cr_error *err);
 void job_done(struct job *job);

@@ -1,4 +1,4 @@
-/* The check of this process's ancestors in /proc. */
+/* Compares the ancestors of this process, which are found in /proc, with this process. */
 #include "launcher/nesting.h"
 
 #include "base/buffer.h"
@@ -14,8 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NESTED_MAX    2    /* the number of ancestors that may be cruns */
-#define ANCESTORS_MAX 1000 /* limit of the search: reused process ids could make the parents form a
+#define NESTED_MAX    2    /* largest number of ancestors that may be cruns */
+#define ANCESTORS_MAX 1000 /* most ancestors that are checked; without a limit, the search might not
+                            * end, because reused process ids could make the parents form a
                             * circle */
 #define PATH_SIZE     512
 #define PROCESS_SIZE  32
@@ -36,8 +37,9 @@ static int has_same_file(const char *proc, const char *process, const char *link
     return stat(path, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-/* Appends the file /proc/<process>/<name> and a NUL to `out`. stat(2) reports no size for files in
- * /proc, so the function reads until the end of the file. Returns 0 or a negative errno. */
+/* Appends the contents of /proc/<process>/<name> and a NUL to `out`. The function reads until the
+ * end of the file, because stat(2) reports no size for files in /proc. Returns 0 or a negative
+ * errno. */
 static int read_all(struct cr_buffer *out, const char *proc, const char *process,
                     const char *name) {
     char path[PATH_SIZE];
@@ -53,9 +55,9 @@ static int read_all(struct cr_buffer *out, const char *proc, const char *process
     }
 }
 
-/* Returns whether /proc/self/<name> and /proc/<process>/<name> have the same contents. If the file
- * is an argv ("cmdline"), the first word is not compared: the same crun can be started by its path
- * or by its name. */
+/* Returns 1 if /proc/self/<name> and /proc/<process>/<name> have the same contents, else 0. If
+ * `is_argv` is 1, the file is an argv ("cmdline"), and its first word is not compared: the same
+ * crun can be started by its path or by its name. */
 static int has_same_text(const char *proc, const char *process, const char *name, int is_argv) {
     struct cr_buffer own = {0}, other = {0};
     int is_same = 0;
@@ -80,8 +82,8 @@ static int is_like_us(const char *proc, const char *process) {
 
 /* ---- the ancestors ---- */
 
-/* Replaces the pid in `process` by that of its parent. Returns 1; or 0 if the process has no
- * parent, or if its stat file cannot be read. */
+/* Replaces the pid in `process` by the pid of the parent. Returns 1; or 0 if the process has no
+ * parent or its stat file cannot be read. */
 static int go_to_parent(const char *proc, char process[PROCESS_SIZE]) {
     struct cr_buffer text = {0};
     int64_t parent = 0;

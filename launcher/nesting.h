@@ -5,7 +5,7 @@
  *     #!/bin/sh
  *     exec crun --nproc-per-node=8 "$0"
  *
- * Each of its workers starts crun again, and within a minute the machine can start no more
+ * Each worker of this program starts crun again, and within a minute the machine can start no more
  * processes. So crun checks its ancestors and refuses to run
  *
  *   - if one of them is a crun with the same arguments in the same folder, or

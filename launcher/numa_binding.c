@@ -14,8 +14,9 @@ static uint32_t core_of(const struct numa_cpu *c) { return c->core; }
 
 static uint32_t cache_of(const struct numa_cpu *c) { return c->cache; }
 
-/* Writes the groups of a node to groups[] and returns their number. `group_of` decides whether CPUs
- * are grouped by core or by cache. The groups are in the order of their first usable CPU. */
+/* Writes the groups of a NUMA node to groups[] and returns their number. `group_of` is core_of() or
+ * cache_of(): it decides whether CPUs are grouped by core or by cache. The groups are in the order
+ * of their first usable CPU. */
 static uint32_t find_groups(const struct numa_topology *t, uint32_t node,
                             uint32_t (*group_of)(const struct numa_cpu *c),
                             struct cpu_group groups[CR_CPUS_MAX]) {

@@ -1,4 +1,4 @@
-/* The reader of the topology in sysfs. */
+/* Reads the topology of the machine from sysfs: implements launcher/numa_topology.h. */
 #include "launcher/numa_topology.h"
 
 #include "base/cleanup.h"
@@ -18,8 +18,8 @@
 #define NODES_MAX 1024 /* the most NUMA nodes that Linux supports (CONFIG_NODES_SHIFT) */
 #define TEXT_SIZE 16384
 
-/* Reads the first line of the file whose path the format gives. `path` receives that path, so that
- * an error can name the file. Returns 0 or a negative errno. */
+/* Reads the first line of a file into `out`. The format and its arguments give the path, which is
+ * also written to `path`, so that an error can name the file. Returns 0 or a negative errno. */
 __attribute__((format(printf, 3, 4))) static int
 read_file(char path[PATH_SIZE], char out[TEXT_SIZE], const char *fmt, ...) {
     va_list ap;
@@ -56,8 +56,9 @@ static int read_socket(const char *sys, struct numa_cpu *c, struct cr_error *err
                        c->cpu);
     if (rc == 0) rc = cr_parse_i64(text, -1, INT32_MAX, &socket);
     if (rc < 0) return fail_file(err, rc, path);
-    c->socket = socket < 0 ? 0 : (uint32_t) socket; /* the kernel writes -1 if the CPU's socket is
-                                                     * unknown */
+    c->socket = socket < 0 ? 0 : (uint32_t) socket; /* the kernel writes -1 if the socket is
+                                                     * unknown; such a CPU counts as one of socket
+                                                     * 0 */
     return 0;
 }
 
@@ -69,9 +70,9 @@ static int read_core(const char *sys, struct numa_cpu *c, struct cr_error *err) 
     return rc < 0 ? fail_file(err, rc, path) : 0;
 }
 
-/* Sets c->cache by the last-level cache: the cache of the highest level that holds data. If the
- * kernel reports no caches, as in some virtual machines, all CPUs get the value CR_CPUS_MAX, so
- * that the CPUs of a node count as sharing one cache. */
+/* Sets c->cache to the lowest CPU that shares the last-level cache, which is the highest level of
+ * cache that holds data. If the kernel reports no caches, as in some virtual machines, sets it to
+ * CR_CPUS_MAX for all CPUs, so that all CPUs of a NUMA node count as sharing one cache. */
 static int read_cache(const char *sys, struct numa_cpu *c, struct cr_error *err) {
     char path[PATH_SIZE], text[TEXT_SIZE];
     int64_t level, highest = -1;
@@ -99,7 +100,8 @@ struct source {
     const char *sys;                   /* "/sys"; in tests another folder */
     const struct cr_cpu_mask *allowed; /* the CPUs that this process may use */
     unsigned what;                     /* a combination of bits NUMA_READ_… */
-    uint32_t nodes;                    /* number of nodes with CPUs read so far */
+    uint32_t nodes;                    /* number of NUMA nodes with CPUs that have been read so
+                                        * far */
 };
 
 static int compare_cpus(const void *a, const void *b) {
@@ -119,8 +121,8 @@ static int add_cpu(const struct source *from, struct numa_topology *t, uint32_t 
     return rc;
 }
 
-/* Adds the usable CPUs of a NUMA node. A node without CPUs is skipped: it has only the memory of a
- * GPU or of a memory expander. */
+/* Adds the usable CPUs of a NUMA node. A NUMA node without CPUs is skipped: it has only the memory
+ * of a GPU or of a memory expander. */
 static int add_node(struct source *from, struct numa_topology *t, uint32_t node,
                     struct cr_error *err) {
     char path[PATH_SIZE], text[TEXT_SIZE];
@@ -133,9 +135,9 @@ static int add_node(struct source *from, struct numa_topology *t, uint32_t node,
     cr_cpu_intersect(&cpus, from->allowed);
     for (uint32_t cpu = cr_cpu_next(&cpus, 0); rc == 0 && cpu < CR_CPUS_MAX;
          cpu = cr_cpu_next(&cpus, cpu + 1)) {
-        /* Each CPU belongs to one NUMA node, so t->cpus, which has CR_CPUS_MAX entries, has room
-         * for all CPUs. If another CPU follows when t->cpus is full, sysfs lists some CPU in two
-         * nodes and cannot be used. */
+        /* t->cpus has CR_CPUS_MAX entries, enough for all CPUs, because each CPU belongs to one
+         * NUMA node. If t->cpus is full and another CPU follows, sysfs lists some CPU in two nodes
+         * and cannot be used. */
         if (t->cpu_count == CR_CPUS_MAX) return fail_file(err, -EINVAL, path);
         rc = add_cpu(from, t, cpu, node, err);
     }

@@ -8,9 +8,9 @@
 
 #include <stdint.h>
 
-/* The facts to read about each CPU besides its node. Each fact costs at least one file per CPU,
- * which is thousands of files on a large machine, so callers request only the facts that they
- * need. */
+/* Bits that select the facts to read about each CPU besides its NUMA node. Each fact costs at least
+ * one file per CPU, which is thousands of files on a large machine, so callers request only the
+ * facts that they need. */
 enum { NUMA_READ_SOCKET = 1, NUMA_READ_CORE = 2, NUMA_READ_CACHE = 4 };
 
 /* A CPU that this process may use. */
@@ -19,13 +19,14 @@ struct numa_cpu {
     uint32_t node;
     uint32_t socket;
     uint32_t core;  /* the lowest CPU of the same physical core */
-    uint32_t cache; /* the lowest CPU that shares the last level of cache */
+    uint32_t cache; /* the lowest CPU that shares its last-level cache; CR_CPUS_MAX if the kernel
+                     * reports no caches */
 };
 
 struct numa_topology {
     struct numa_cpu *cpus; /* sorted by CPU number */
     uint32_t cpu_count;
-    int32_t only_node; /* the only NUMA node with CPUs; -1: several nodes have CPUs */
+    int32_t only_node; /* the only NUMA node with CPUs; -1 if several NUMA nodes have CPUs */
 };
 
 /* Reads the topology of the CPUs in `allowed` from <sys>/devices/system; <sys> is "/sys" except in
@@ -35,8 +36,8 @@ int numa_topology_read(const char *sys, const struct cr_cpu_mask *allowed, unsig
                        struct numa_topology *out, struct cr_error *err);
 void numa_topology_done(struct numa_topology *t);
 
-/* Returns the NUMA node of the PCI device `bus_id` ("0000:3b:00.0"), or -1 if it is unknown. If
- * only one node has CPUs, it returns this node even if the firmware reports no node for the
+/* Returns the NUMA node of the PCI device `bus_id` ("0000:3b:00.0"), or -1 if the node is unknown.
+ * If only one NUMA node has CPUs, returns this node even if the firmware reports no node for the
  * device. */
 int32_t numa_node_of_device(const char *sys, const struct numa_topology *t, const char *bus_id);
 

@@ -1,5 +1,5 @@
-/* The table of crun's options, with the texts of --help, and options_parse(). Parsing itself is
- * done by base/command_line.h; options_parse() adds the requests such as --help, and PROGRAM with
+/* The table of crun's options, with the texts of --help, and options_parse(). base/command_line.h
+ * parses the options; options_parse() then handles requests such as --help, and takes PROGRAM and
  * its arguments. */
 #include "launcher/options.h"
 
@@ -255,7 +255,7 @@ const struct cr_command crun_command = {
     .options_end_after = 1, /* words after PROGRAM belong to the program */
     .has_short_options = true,
     .variable_prefix = "PET_",
-    .unknown_option = "unrecognized arguments:", /* the words of torchrun's error text */
+    .unknown_option = "unrecognized arguments:", /* the beginning of torchrun's error text */
     .unknown_advice = "'crun --help' lists the options, and what is meant for the program stands "
                       "after it",
 };
@@ -273,8 +273,9 @@ static int check_shell(const char *shell, struct cr_error *err) {
                    shell);
 }
 
-/* Sets o->wanted to the text that the user requested instead of a job. `request` is the option that
- * requests it. Returns 0; or -EINVAL if a completion for a shell other than bash is requested. */
+/* Sets o->wanted to the text that the user requested. `request` is the option that requests it,
+ * such as --help. Returns 0; or -EINVAL, and sets err, if a completion for a shell other than bash
+ * is requested. */
 static int take_request(struct options *o, int request, struct cr_error *err) {
     switch (request) {
     case OPTION_HELP: o->wanted = OPTIONS_HELP; return 0;
@@ -286,8 +287,8 @@ static int take_request(struct options *o, int request, struct cr_error *err) {
     }
 }
 
-/* Sets o->program and o->args from the arguments. A "--" directly after the program is dropped, but
- * only if there was none before the program: at most one "--" is dropped in all. */
+/* Sets o->program and o->args from the arguments. A "--" directly after the program is dropped,
+ * unless a "--" stood before the program: only one "--" is dropped. */
 static int take_program(struct options *o, const struct cr_command_line *line,
                         struct cr_error *err) {
     if (line->argument_count == 0) {

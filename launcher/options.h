@@ -1,9 +1,9 @@
 /* Parses the command line of crun, which has the grammar of torchrun.
  *
  * Options stand before the program; all words after the program are passed to it. One "--" is
- * dropped, either before the program or directly after it. The value of an option comes from the
- * command line; if it is not given there, from the environment variable PET_<NAME>; if that is not
- * set, from the table.
+ * dropped, either before the program or directly after it. An option gets its value from the
+ * command line; if it is not given there, from the environment variable PET_<NAME>; if that
+ * variable is not set, from the table.
  *
  * Parsing is pure. It leaves all values as texts; launcher/job.h converts them to numbers, so that
  * an error can name the option or the variable that a text came from. */
@@ -42,7 +42,8 @@ enum options_wanted {
 /* The result of options_parse(). All texts in it point into argv, the environment or the table. */
 struct options {
     enum options_wanted wanted;
-    const char *value[OPTION_COUNT]; /* a flag: "1" if on, else NULL; other options: text or NULL */
+    const char *value[OPTION_COUNT]; /* for a flag: "1" if it is on, else NULL; for another option:
+                                      * its text, or NULL for none */
     enum cr_option_source source[OPTION_COUNT];
     const char *program; /* PROGRAM as the user typed it */
     char *const *args;   /* arguments of PROGRAM; NULL-terminated */
@@ -52,14 +53,15 @@ struct options {
 extern const struct cr_program crun_program;
 extern const struct cr_command crun_command;
 
-/* Parses the command line in argv, which it reorders. Returns 0; or -EINVAL, and sets err to a text
- * that names the wrong argument and the remedy. It stops at --help, --version or another option
- * that requests a text: the words after that option are not checked. */
+/* Parses the command line in argv, whose words it reorders. Parsing ends at --help, --version or
+ * another option that requests a text: the words after that option are not checked. Returns 0; or
+ * -EINVAL, and sets err to a text that names the wrong argument and the remedy. */
 int options_parse(char **argv, cr_getenv_fn lookup, void *lookup_arg, struct options *out,
                   struct cr_error *err);
 
-/* Writes to `out` where the option's value came from, "--rdzv-conf" or "PET_RDZV_CONF", so that an
- * error can name the place to correct. Returns `out`. */
+/* Writes to `out` the place that the user must correct if the option's value is wrong: the
+ * variable, such as "PET_RDZV_CONF", if the value came from the variable; otherwise the option,
+ * such as "--rdzv-conf". Returns `out`. */
 const char *option_label(const struct options *o, enum option_id id,
                          char out[CR_OPTION_LABEL_MAX]);
 

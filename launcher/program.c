@@ -1,4 +1,5 @@
-/* The choice of the program that each worker executes, and of its arguments. */
+/* Chooses the program that each worker executes, and its arguments: implements
+ * launcher/program.h. */
 #include "launcher/program.h"
 
 #include "base/buffer.h"
@@ -12,14 +13,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEAD_MAX     256 /* bytes read from the start of a file; Linux reads the same number to find
-                          * a #! line */
+#define HEAD_MAX     256 /* bytes read from the start of a file; to find a #! line, Linux reads the
+                          * same number */
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
-/* The Python program of --run-path. It runs argv[1] as __main__ and passes it the further words as
- * arguments. If an exception ends the script, it writes an error record (base/error_json.h) into
- * the error file; SystemExit and KeyboardInterrupt are not recorded. The text must not contain '$',
- * because the agent expands '$' in all arguments of a worker (base/template.h). */
+/* The Python program of --run-path. It runs the script argv[1] as __main__; the further words are
+ * the arguments of the script. If an exception ends the script, this program writes an error record
+ * (base/error_json.h) into the error file; SystemExit and KeyboardInterrupt are not recorded. The
+ * text must not contain '$', because the agent expands '$' in all arguments of a worker
+ * (base/template.h). */
 static const char run_path_bootstrap[] =
     "import faulthandler, json, os, runpy, sys, time, traceback\n"
     "faulthandler.enable()\n"
@@ -52,8 +54,8 @@ static int fail_no_memory(struct cr_error *err) {
 }
 
 /* Searches the folders of `path`, which has the form of $PATH, for an executable file `name`. Sets
- * *out to its path, which the caller frees, or to NULL if there is none. An empty entry of `path`
- * means the current folder. Returns 0; or -ENOMEM, and sets err. */
+ * *out to the file's path, which the caller frees, or to NULL if there is no such file. An empty
+ * entry of `path` means the current folder. Returns 0; or -ENOMEM, and sets err. */
 static int search_path(const char *name, const char *path, char **out, struct cr_error *err) {
     if (path == NULL) path = DEFAULT_PATH;
     for (;;) {
@@ -74,8 +76,9 @@ static int fail_path(const char *program, struct cr_error *err) {
                    code == -EACCES ? ", and who may enter the folders on it" : "");
 }
 
-/* Finds an executable as execvp(3) does: a name with a slash is a path, another name is searched in
- * `path`. Returns the file's path, which the caller frees; or NULL, and sets err. */
+/* Finds an executable as execvp(3) does: a name with a slash is a path, any other name is searched
+ * in the folders of `path`. Returns the file's path, which the caller frees; or NULL, and sets
+ * err. */
 static char *find_executable(const char *name, const char *path, struct cr_error *err) {
     struct stat st;
     if (strchr(name, '/') == NULL) {
@@ -105,16 +108,16 @@ static char *find_executable(const char *name, const char *path, struct cr_error
 
 /* ---- finding Python ---- */
 
-#define LINKS_MAX 40 /* how many links may follow each other, as in Linux */
+#define LINKS_MAX 40 /* most symbolic links that are followed one after the other, as in Linux */
 
-/* Returns the length of the folder in `path`, with its slash; 0 if the path has no folder. */
+/* Returns the length of the folder in `path`, with its slash; 0 if `path` has no slash. */
 static int folder_len(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? 0 : (int) (slash - path) + 1;
 }
 
-/* Returns the path of an executable file `name` in the folder of `beside`, which the caller frees;
- * or NULL if there is none. */
+/* Looks for an executable file `name` in the folder of the file `beside`. Returns its path, which
+ * the caller frees; or NULL if there is none. */
 static char *file_beside(const char *beside, const char *name) {
     char *file = cr_asprintf("%.*s%s", folder_len(beside), beside, name);
     if (file != NULL && is_executable_file(file)) return file;
@@ -122,7 +125,8 @@ static char *file_beside(const char *beside, const char *name) {
     return NULL;
 }
 
-/* Whether `file` is in the bin folder of a virtual environment or of one of conda. */
+/* Returns 1 if `file` is in the bin folder of a Python environment, a virtual one or one of conda,
+ * else 0. */
 static int is_in_environment(const char *file) {
     static const char *const marks[] = {"pyvenv.cfg", "conda-meta"};
     for (size_t i = 0; i < CR_ARRAY_LEN(marks); i++) {
@@ -132,7 +136,8 @@ static int is_in_environment(const char *file) {
     return 0;
 }
 
-/* Returns the path that the link `file` names, which the caller frees; or NULL if it is no link. */
+/* Returns the path to which the symbolic link `file` points, which the caller frees; or NULL if
+ * `file` is no symbolic link. */
 static char *follow_link(const char *file) {
     char target[4096];
     ssize_t n = readlink(file, target, sizeof(target));
@@ -141,8 +146,9 @@ static char *follow_link(const char *file) {
     return cr_asprintf("%.*s%.*s", is_absolute ? 0 : folder_len(file), file, (int) n, target);
 }
 
-/* Returns the Python of the environment that crun was called from, which the caller frees; or NULL
- * if it was called from none. A link to crun may lie in an environment, or lead into one. */
+/* Returns the Python of the environment in whose bin folder crun was called, which the caller
+ * frees; or NULL if there is none. If crun was called through symbolic links, the folder of each
+ * link and that of the last file are checked in turn. */
 static char *find_own_python(const struct program_request *r) {
     char *file = NULL, *python = NULL;
     if (r->called == NULL || r->called[0] == '\0') return NULL;
@@ -192,9 +198,9 @@ static const char *last_part(const char *path) {
     return slash == NULL ? path : slash + 1;
 }
 
-/* Reads a word of a #! line that is an option of env(1). If the word also contains the first word
- * of the command, as "-Spython3" does, returns that part, else NULL. Sets *takes_next to whether
- * the next word is the value of this option. */
+/* Reads `word`, an option of env(1) in a #! line. If the word also contains the first word of the
+ * command, as "-Spython3" does, returns that part of it, else NULL. Sets *takes_next to 1 if the
+ * next word is the value of this option, else to 0. */
 static char *read_env_option(char *word, int *takes_next) {
     *takes_next = strcmp(word, "--unset") == 0 || strcmp(word, "--chdir") == 0;
     if (strncmp(word, "--split-string=", 15) == 0) return word + 15;
@@ -206,11 +212,12 @@ static char *read_env_option(char *word, int *takes_next) {
 }
 
 /* Returns the interpreter of a #! line: its first word. If that word is env(1), returns the program
- * that env would start: the first word that is neither an option nor an assignment. The result
- * points into `line`, which is modified. Returns NULL if the line has no interpreter. */
+ * that env would start: the first word that is neither an option (or the value of one) nor an
+ * assignment. The result points into `line`, which is modified. Returns NULL if the line has no
+ * interpreter. */
 static const char *interpreter_of(char *line) {
-    static const char blanks[] = " \t\"'"; /* quotes are skipped as blanks are: they can surround
-                                            * the words of env -S */
+    static const char blanks[] = " \t\"'"; /* quotes are skipped like blanks, because they can
+                                            * surround the words of env -S */
     char *save = NULL;
     int is_value = 0;
     line[strcspn(line, "\r\n")] = '\0';
@@ -237,10 +244,10 @@ static int is_same_file(const char *a, const char *b) {
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Returns whether an interpreter is crun or torchrun: it has one of these names, or it is the same
- * file as the running executable, for example a link to that file. An interpreter without a slash
- * is compared in two ways: as a path, as the kernel reads it, and as found in PATH, as env(1) reads
- * it. */
+/* Returns 1 if an interpreter is crun or torchrun, else 0: 1 if the interpreter has one of these
+ * names, or if it is the same file as the running executable, for example a link to that file. An
+ * interpreter without a slash is looked up in two ways: as a path, as the kernel does, and in PATH,
+ * as env(1) does. */
 static int is_launcher(const char *interpreter, const struct program_request *r) {
     const char *name = last_part(interpreter);
     if (strcmp(name, "crun") == 0 || strcmp(name, "torchrun") == 0) return 1;
@@ -250,9 +257,10 @@ static int is_launcher(const char *interpreter, const struct program_request *r)
     return is_same_file(file, r->self);
 }
 
-/* Returns whether a script with the #! line `head` is run by Python instead of being executed. This
- * is so if the line names Python. It is also so if the line names the launcher: torchrun runs every
- * script with Python, and executing the script would start crun again and again. */
+/* Returns 1 if Python runs a script with the #! line `head`, 0 if the script is executed. Python
+ * runs the script if the line names Python or the launcher. The launcher is treated like Python
+ * because torchrun runs every script with Python, and because to execute such a script would start
+ * crun again and again. */
 static int is_for_python(const char *head, const struct program_request *r) {
     char line[HEAD_MAX + 1];
     memcpy(line, head, sizeof(line));
@@ -271,8 +279,8 @@ static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
     return len;
 }
 
-/* Returns whether `file` is a script whose #! line names the launcher. To execute such a file would
- * start crun again. */
+/* Returns 1 if `file` is a script whose #! line names the launcher, else 0. To execute such a file
+ * would start crun again. */
 static int starts_launcher(const char *file, const struct program_request *r) {
     char head[HEAD_MAX + 1];
     if (read_head(file, head) < 3 || memcmp(head, "#!", 2) != 0) return 0;
@@ -285,9 +293,10 @@ static int fail_mode(const char *program, struct cr_error *err) {
                    program, program);
 }
 
-/* Decides by the first bytes of a file without the suffix .py whether the file is executed or run
- * by Python. Executed are ELF files, scripts for other interpreters, and files in an unknown binary
- * format. Fails if a file to be executed has no execute permission. */
+/* For a file without the suffix .py, decides by its first bytes, `head`, whether the file is
+ * executed or run by Python. ELF files, scripts for other interpreters, and files in an unknown
+ * binary format are executed. Returns 0; or -EACCES, and sets err, if a file to be executed has no
+ * execute permission. */
 static int classify_head(const struct program_request *r, const char *head, size_t len,
                          enum program_kind *kind, struct cr_error *err) {
     const char *program = r->program;
@@ -302,7 +311,7 @@ static int classify_head(const struct program_request *r, const char *head, size
         if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     } else if (is_binary && !is_archive && !ends_with(program, ".pyc")) {
-        /* An executable file in an unknown format may be one that binfmt_misc runs. */
+        /* a file in an unknown format may be one that binfmt_misc can execute */
         if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     }
@@ -331,14 +340,14 @@ static int classify(const struct program_request *r, enum program_kind *kind,
     }
     if (S_ISDIR(st.st_mode)) return classify_folder(program, kind, err);
     *kind = KIND_PYTHON;
-    /* A file that is not regular may be a pipe, whose bytes can be read only once: Python needs
-     * them. */
+    /* A file that is not regular may be a pipe. The bytes of a pipe can be read only once, and
+     * Python needs them, so they are not read here. */
     if (ends_with(program, ".py") || !S_ISREG(st.st_mode)) return 0;
 
     char head[HEAD_MAX + 1] = "";
     CR_AUTO_FD int fd = open(program, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES && access(program, X_OK) == 0) {
-        /* the file may be executed but not read, so it cannot be run by Python */
+        /* this user may execute the file but not read it, so Python could not run it */
         *kind = KIND_EXECUTABLE;
         return 0;
     }
@@ -370,9 +379,9 @@ static int copy(char **argv, size_t *n, const char *text) {
     return argv[*n] != NULL ? ++*n, 1 : 0;
 }
 
-/* Builds out->argv from `first`, the words of `prefix` up to its first NULL, and the arguments of
- * the request. Takes ownership of `first`, also on error. `first` is NULL if the caller's
- * allocation has failed; then the function returns -ENOMEM. */
+/* Builds out->argv from `first`, the words of `prefix` up to the first NULL in it, and the
+ * arguments of the request. Takes ownership of `first`, also on error. If `first` is NULL, because
+ * the caller could not allocate it, returns -ENOMEM and sets err. */
 static int build(struct program *out, char *first, const char *const prefix[4],
                  const struct program_request *r, struct cr_error *err) {
     size_t n = 0, count = 6;
@@ -401,9 +410,9 @@ static int build_python(struct program *out, const char *const prefix[4],
     return build(out, python, prefix, r, err);
 }
 
-/* Checks that the interpreter of a script's #! line exists. Without this check each worker would
- * fail with "No such file", as if the script were missing. A file that cannot be read is not
- * checked; the kernel will report the error. */
+/* Checks that the interpreter of a script's #! line exists. Without this check, each worker would
+ * fail with "No such file", as if the script were missing. If the script cannot be read, the
+ * function returns 0, and the kernel reports the error later. */
 static int check_interpreter(const char *program, const char *file, struct cr_error *err) {
     char head[HEAD_MAX + 1];
     ssize_t len = read_head(file, head);
@@ -411,7 +420,8 @@ static int check_interpreter(const char *program, const char *file, struct cr_er
 
     char *name = head + 2 + strspn(head + 2, " \t");
     char *end = name + strcspn(name, " \t\n");
-    if (end == head + len || end == name) return 0; /* the line is longer than HEAD_MAX, or empty */
+    if (end == head + len || end == name) return 0; /* the line is longer than HEAD_MAX or has no
+                                                     * interpreter */
     *end = '\0';
     if (access(name, X_OK) == 0) return 0;
     int code = -errno;
@@ -441,7 +451,8 @@ static int build_executable(struct program *out, char *file, const struct progra
 static int resolve_by_kind(struct program *out, const struct program_request *r,
                            struct cr_error *err) {
     enum program_kind kind = KIND_PYTHON;
-    /* PROGRAM "-" means that Python reads the script from stdin. A file named "-" is "./-". */
+    /* PROGRAM "-" means that Python reads the script from stdin. A file named "-" must be given as
+     * "./-". */
     int reads_stdin = strcmp(r->program, "-") == 0;
     int rc = reads_stdin ? 0 : classify(r, &kind, err);
     if (rc < 0) return rc;

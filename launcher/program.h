@@ -3,7 +3,7 @@
  *   --run-path             PYTHON -u -c <bootstrap> PROGRAM args   (beats --no-python)
  *   --no-python            PROGRAM args, found through PATH
  *   --module               PYTHON -u -m PROGRAM args
- *   otherwise, by what PROGRAM is
+ *   none of these, and PROGRAM is
  *     *.py                 PYTHON -u PROGRAM args, whatever its mode bits
  *     ELF, or a script whose #! line names something other than Python
  *                          or the launcher: PROGRAM args
@@ -11,15 +11,15 @@
  *                          suffix, a folder or archive with a __main__)
  *     no such file, no '/' PROGRAM args, found through PATH
  *
- * A script whose #! line names crun or torchrun is run by Python, because executing it would start
- * crun again.
+ * A script whose #! line names crun or torchrun is run by Python, because to execute that script
+ * would start crun again.
  *
- * PYTHON is the first of these that there is:
+ * PYTHON is the first of these that exists:
  *
  *   - $PYTHON_EXEC
- *   - the Python of the environment whose bin holds crun, as it was called. An environment is a
+ *   - the Python of the environment in whose bin folder crun was called. An environment is a
  *     virtual one (it has a pyvenv.cfg) or one of conda (it has a conda-meta). A torchrun in such a
- *     bin runs the Python of its environment, too, activated or not.
+ *     folder also runs the Python of its environment, whether the environment is activated or not.
  *   - python3 from PATH, or else python. That is the Python of an activated environment.
  *
  * If the program cannot be run, this is reported here, before any worker starts. */
@@ -31,11 +31,12 @@
 struct program_request {
     const char *program; /* PROGRAM as the user typed it */
     char *const *args;   /* arguments of PROGRAM; NULL-terminated */
-    int module, no_python, run_path; /* whether the option of this name is set */
+    int module, no_python, run_path; /* 1 if the option of this name is given, else 0 */
     const char *python_exec; /* $PYTHON_EXEC, or NULL */
-    const char *path;        /* $PATH; if NULL, DEFAULT_PATH of program.c is searched */
-    const char *self;        /* a path of crun's own executable; if NULL, it is not compared */
-    const char *called;      /* argv[0]: how crun was called; NULL = not known */
+    const char *path;        /* $PATH; if it is NULL, DEFAULT_PATH of program.c is searched */
+    const char *self;        /* path of crun's own executable; if NULL, no interpreter is compared
+                              * with it */
+    const char *called;      /* argv[0]: how crun was called; NULL = unknown */
 };
 
 struct program {

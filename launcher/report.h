@@ -1,14 +1,15 @@
-/* Reports failures of crun itself, as opposed to failures of workers: as a line on stderr, and as
- * an error file. If another launcher runs crun as its worker, that launcher reads the error file to
- * learn why its worker has failed. */
+/* Reports failures of crun itself, not of its workers: as a line on stderr, and as an error file.
+ * If another launcher runs crun as its worker, that launcher reads the error file to learn why this
+ * worker has failed. */
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H
 
 /* Prints "crun: error: TEXT" on stderr as one line; unprintable characters are escaped. */
 void report_line(const char *text);
 
-/* Writes an error record (base/error_json.h) to the file `path`; `text` is both its message and its
- * call stack. Does nothing if `path` is NULL or empty. Returns 0 or a negative errno. */
+/* Writes an error record (base/error_json.h) to the file `path`. Both the message and the call
+ * stack of the record are `text`. Does nothing if `path` is NULL or empty. Returns 0 or a negative
+ * errno. */
 int report_file(const char *path, const char *text);
 
 #endif

@@ -1,5 +1,6 @@
-/* The rules by which options are completed from the scheduler's facts. The parts of the file are:
- * the refusals, the nodes, where the nodes meet, the workers, and the signals. */
+/* Completes the options from the scheduler's facts: implements launcher/scheduler_options.h. The
+ * parts of this file are: the refusals, the nodes, where the nodes meet, the workers, and the
+ * signals. */
 #include "launcher/scheduler_options.h"
 
 #include "launcher/values.h"
@@ -15,8 +16,8 @@ struct filler {
     struct options *options;
     struct scheduler_choice *out;
     struct cr_error *err;
-    uint32_t min_nodes, max_nodes; /* from --nnodes if that is given, else from the scheduler */
-    bool user_meets;               /* true: the user has said where the nodes meet */
+    uint32_t min_nodes, max_nodes; /* from --nnodes; if that is not given, from the scheduler */
+    bool user_meets;               /* true if the user has said where the nodes meet */
 };
 
 static bool is_given(const struct filler *f, enum option_id id) {
@@ -87,7 +88,8 @@ static int refuse_unknown_nodes(struct filler *f) {
 
 /* ---- the nodes ---- */
 
-/* Decides the number of nodes: --nnodes if it is given, else the scheduler's number. */
+/* Decides the number of nodes: that of --nnodes; if --nnodes is not given, the scheduler's
+ * number. */
 static int fill_nodes(struct filler *f) {
     const struct scheduler_facts *s = f->facts;
     if (is_given(f, OPTION_NNODES)) {
@@ -123,8 +125,8 @@ static int fill_rank(struct filler *f) {
     if (s->start == SCHEDULER_STARTS_FIRST_NODE) return 0;
     (void) snprintf(f->out->node_rank, sizeof(f->out->node_rank), "%" PRId64, s->node_rank);
     if (!is_given(f, OPTION_NODE_RANK)) {
-        /* A node whose rank is not below --nnodes is a spare. It gets no rank from here, but from
-         * the coordinator. */
+        /* A node whose rank is not less than --nnodes is a spare. A spare gets its rank from the
+         * coordinator when it takes the place of a lost node. */
         if (s->node_rank < f->max_nodes) fill(f, OPTION_NODE_RANK, f->out->node_rank);
         return 0;
     }
@@ -135,8 +137,8 @@ static int fill_rank(struct filler *f) {
 /* ---- where the nodes meet ---- */
 
 /* Appends is_host to --rdzv-conf, so that node 0 hosts the rendezvous. Without is_host, each node
- * compares addresses to learn whether it is the host, which fails if node 0 cannot resolve the name
- * that the scheduler gives it. */
+ * compares its own addresses with that of the endpoint to learn whether it is the host. This
+ * comparison fails if node 0 cannot resolve the name that the scheduler gives to node 0. */
 static void fill_is_host(struct filler *f) {
     const char *conf = f->options->value[OPTION_RDZV_CONF];
     if (f->facts->node_rank < 0 || strstr(conf, "is_host") != NULL) return;
@@ -175,16 +177,19 @@ static void fill_workers(struct filler *f) {
     fill(f, OPTION_NPROC, f->out->nproc);
 }
 
-/* In a container, SIGTERM to process 1 announces that SIGKILL follows after the grace period. So
- * SIGTERM becomes a preemption signal: the workers can save before the node leaves. */
+/* If this process is process 1 of a container, makes SIGTERM a preemption signal, so that the
+ * workers can save before the node leaves: to such a process, SIGTERM announces that SIGKILL
+ * follows after the grace period. Changes nothing if the user has given --preemption-signals or
+ * --signals-to-handle. */
 static void fill_signals(struct filler *f, bool process_one) {
     if (!f->facts->term_is_notice || !process_one) return;
     if (is_given(f, OPTION_PREEMPTION_SIGNALS) || is_given(f, OPTION_SIGNALS)) return;
     fill(f, OPTION_PREEMPTION_SIGNALS, "SIGTERM,SIGUSR1");
 }
 
-/* Decides who starts crun on the other nodes if the scheduler runs this command line on the first
- * node only. Under Slurm crun does it by srun; under other schedulers the user must do it. */
+/* Decides who starts crun on the other nodes if the scheduler runs this command line only on the
+ * first node. Under Slurm, crun itself does so by srun; under another scheduler, this is an error
+ * whose text says how the user can do so. */
 static int make_plan(struct filler *f) {
     const struct scheduler_facts *s = f->facts;
     f->out->plan = SCHEDULER_RUN;

@@ -1,4 +1,5 @@
-/* Reading the environment and files of this machine for the finder, and starting srun. */
+/* Reads the environment and the files of this machine for the finders, and starts srun: implements
+ * launcher/scheduler_start.h. */
 #include "launcher/scheduler_start.h"
 
 #include "base/memory.h"
@@ -69,8 +70,8 @@ int scheduler_write(const struct options *options, const struct scheduler_choice
                             choice->nodes);
 }
 
-/* Removes the variables from which srun would take another number of tasks, or fewer GPUs per node.
- * Each node needs one task that has the whole node. */
+/* Removes the variables by which srun would start another number of tasks, or give a task fewer
+ * GPUs. Each node needs one task, to which the whole node belongs. */
 static void forget_tasks(void) {
     static const char *const names[] = {
         "SLURM_NTASKS",        "SLURM_NPROCS",        "SLURM_NTASKS_PER_NODE",
@@ -109,11 +110,11 @@ int scheduler_self_start(const struct scheduler_choice *choice, char *const *arg
 
 int scheduler_lead(const struct scheduler_facts *facts, int *status, struct cr_error *err) {
     char name[SCHEDULER_TEXT_MAX + CR_HOST_MAX + 32], host[CR_HOST_MAX] = "";
-    /* The temp directory may be shared between hosts, so the host is part of the name. */
+    /* The name contains the host, because several hosts may share one temp directory. */
     (void) gethostname(host, sizeof(host) - 1);
     if (facts->job_id[0] != '\0') {
         (void) snprintf(name, sizeof(name), "%s-%s", facts->job_id, host);
-    } else { /* the tasks of one node have the same parent, the scheduler's daemon */
+    } else { /* all tasks of one node have the same parent: the scheduler's daemon */
         (void) snprintf(name, sizeof(name), "parent-%d-%s", (int) getppid(), host);
     }
     if (facts->task == 0) return task_lead(name, facts->tasks, err);

@@ -16,7 +16,8 @@
 
 /* ---- the sender ---- */
 
-/* Reads the name of a process. Returns false if the process is gone. */
+/* Writes the name of a process to `out`, with unprintable characters escaped. Returns false if the
+ * process is gone. */
 static bool read_comm(pid_t pid, char out[4 * COMM_MAX]) {
     char path[64], name[COMM_MAX];
     (void) snprintf(path, sizeof(path), "/proc/%d/comm", (int) pid);
@@ -55,15 +56,15 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     struct signalfd_siginfo info;
     char sender[SIGNAL_SENDER_MAX];
     (void) status, (void) events;
-    /* on_signal may close the handle */
+    /* s->on_signal() may call signals_close(), which sets s->fd to -1 */
     while (s->fd >= 0 && read(s->fd, &info, sizeof(info)) == (ssize_t) sizeof(info)) {
         describe(&info, sender);
         s->on_signal(s->arg, (int) info.ssi_signo, sender);
     }
 }
 
-/* A signal that is ignored never reaches a signalfd, so all get their default action. They are
- * blocked at this time, so that it does not take place. */
+/* Gives each signal of the set its default action, because a signal that is ignored never reaches a
+ * signalfd. Call this while the signals are blocked: then the default action is not executed. */
 static void stop_ignoring(const sigset_t *set) {
     for (int signum = 1; signum < NSIG; signum++) {
         if (sigismember(set, signum) == 1) (void) signal(signum, SIG_DFL);

@@ -19,15 +19,15 @@ struct signals {
     void *arg;
 };
 
-/* Handles the signals of `set` from now on, also those that were ignored: on_signal runs on the
- * loop for each. Call it before other threads start, because they inherit which signals are
- * blocked. The handle alone does not keep the loop running. Returns 0, or a negative errno and sets
- * err. */
+/* Starts handling the signals of `set`, also those that were ignored before: the loop calls
+ * on_signal() for each signal. Call this before other threads start, because a new thread inherits
+ * which signals are blocked. The handle alone does not keep the loop running. Returns 0; or a
+ * negative errno, and sets err. */
 int signals_open(struct signals *s, uv_loop_t *loop, const sigset_t *set,
                  void (*on_signal)(void *arg, int signum, const char *sender), void *arg,
                  struct cr_error *err);
 
-/* Closes the handle. Afterwards the signals have their default effects. */
+/* Closes the handle. From now on the signals have their default effects. */
 void signals_close(struct signals *s);
 
 #endif

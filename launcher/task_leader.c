@@ -1,4 +1,5 @@
-/* The files by which the tasks of one node agree on a leader. */
+/* The files by which the tasks of one node agree which of them leads: implements
+ * launcher/task_leader.h. */
 #include "launcher/task_leader.h"
 
 #include "base/clock.h"
@@ -17,23 +18,24 @@
 #include <unistd.h>
 
 #define PATH_BYTES       512
-#define FOLLOWERS_MS     INT64_C(5000)  /* milliseconds that a leader waits for the other tasks at
-                                         * its end */
-#define LEADER_APPEAR_MS INT64_C(60000) /* milliseconds that the other tasks wait for a leader to
-                                         * start */
+#define FOLLOWERS_MS     INT64_C(5000)  /* time in ms that the leader waits, at its end, until all
+                                         * other tasks have opened the files */
+#define LEADER_APPEAR_MS INT64_C(60000) /* time in ms that the other tasks wait until a leader has
+                                         * started */
 
 struct meeting {
     char leader_path[PATH_BYTES], tasks_path[PATH_BYTES];
     int leader, tasks; /* open files; -1: not open */
 };
 
-/* The files of the meeting that this process leads, and the number of tasks; 0 tasks: this process
- * does not lead. A process leads at most one job. */
+/* The files of the meeting that this process leads, and its number of tasks. If led_tasks is 0,
+ * this process does not lead. A process leads at most one job. */
 static struct meeting led = {.leader = -1, .tasks = -1};
 static uint32_t led_tasks;
 
-/* Creates the user's folder in the temp directory if it is missing. Fails if the folder belongs to
- * somebody else or others may write to it: another user could have made it before. */
+/* Creates the user's folder in the temp directory if it is missing, and writes its path to `path`.
+ * Fails if the folder belongs to somebody else or others may write to it, because another user
+ * could have created it before. */
 static int make_folder(char *path, size_t cap, struct cr_error *err) {
     struct stat st;
     const char *temp = getenv("TMPDIR");
@@ -51,8 +53,8 @@ static int make_folder(char *path, size_t cap, struct cr_error *err) {
                    path);
 }
 
-/* Makes a file name from the name of the meeting, which contains the scheduler's id with ':' and
- * '/': all characters except letters, digits, '.', '_' and '-' become '_'. */
+/* Makes a file name from the name of the meeting, which contains the scheduler's id. All characters
+ * except letters, digits, '.', '_' and '-' become '_'. */
 static void make_file_name(const char *name, char *out, size_t cap) {
     size_t len = 0;
     for (const char *at = name; *at != '\0' && len + 1 < cap; at++) {
@@ -85,9 +87,9 @@ static int open_meeting(const char *name, struct meeting *m, struct cr_error *er
     return 0;
 }
 
-/* Waits until the file has at least `bytes` bytes, for at most `ms` milliseconds. Returns 0,
- * -ETIMEDOUT, or another negative errno. The watch begins before the size is read, so that no write
- * is missed. */
+/* Waits until the file has at least `bytes` bytes, but at most `ms` milliseconds. The inotify watch
+ * begins before the size is read for the first time, so that no write is missed. Returns 0,
+ * -ETIMEDOUT, or another negative errno. */
 static int wait_for_size(const char *path, int fd, int64_t bytes, int64_t ms) {
     int64_t end = cr_monotonic_ms() + ms;
     struct stat st;
@@ -141,8 +143,8 @@ void task_lead_end(int status) {
     led_tasks = 0;
 }
 
-/* Reads the leader's exit status from its file, whose contents are "\n<status>\n". Returns 1 if the
- * leader died without writing it. */
+/* Reads the leader's exit status from the leader's file, whose contents are "\n<status>\n". Returns
+ * 1 if the file has no status, because the leader died before it wrote one. */
 static int read_status(int fd) {
     char text[32] = "";
     ssize_t n = pread(fd, text, sizeof(text) - 1, 1);
@@ -151,8 +153,8 @@ static int read_status(int fd) {
 
 int task_follow(const char *name, int *status, struct cr_error *err) {
     struct meeting m;
-    /* The leader gets these signals too and ends its workers. This task must live until the
-     * leader's end. */
+    /* The scheduler sends these signals to all tasks. The leader handles them and ends its workers;
+     * this task ignores them, because it must live until the leader has ended. */
     const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++) {
         (void) signal(ignored[i], SIG_IGN);

@@ -1,4 +1,5 @@
-/* The grammars of option values, one function each. */
+/* Converts the texts of option values, one function for each grammar: implements
+ * launcher/values.h. */
 #include "launcher/values.h"
 
 #include "base/memory.h"
@@ -11,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECONDS_MAX 3.15e9 /* seconds in a century; the sum of several such times in milliseconds
+#define SECONDS_MAX 3.15e9 /* seconds in a century; in milliseconds, the sum of several such times
                             * fits into an int64_t */
 #define RANK_MAX    1000000
 
 /* ---- splitting a list, and reading digits ---- */
 
 /* Sets *item and *len to the next item of a comma-separated list, without the blanks around the
- * item, and moves *at to the item after it. Returns 1, or 0 at the end of the list. */
+ * item, and moves *at to the item after it. Returns 1; or 0 if the list has no more items. */
 static int next_item(const char **at, const char **item, size_t *len) {
     if (*at == NULL) return 0;
     const char *start = *at, *comma = strchr(start, ',');
@@ -35,8 +36,8 @@ static void copy_name(char out[VALUE_NAME_MAX], const char *text, size_t len) {
     (void) snprintf(out, VALUE_NAME_MAX, "%.*s", (int) len, text);
 }
 
-/* Parses a number without a sign, moves *at to the text after it, and returns the number. Returns
- * -1 if there is no digit or the number is greater than RANK_MAX. */
+/* Parses a number without a sign at *at, moves *at to the text after the number, and returns the
+ * number. Returns -1 if there is no digit or the number is greater than RANK_MAX. */
 static int64_t read_digits(const char **at, const char *end) {
     int64_t value = 0;
     const char *start = *at;
@@ -236,10 +237,10 @@ enum conf_kind {
     CONF_SECONDS_OR_ZERO,
     CONF_COUNT,
     CONF_BOOL,
-    CONF_TEXT,            /* a text of less than RENDEZVOUS_ETCD_TEXT_MAX bytes */
+    CONF_TEXT,            /* text of at most RENDEZVOUS_ETCD_TEXT_MAX - 1 bytes */
     CONF_PROTOCOL,        /* http or https */
-    CONF_ACCEPTED,        /* key that torchrun accepts; no effect in crun */
-    CONF_TAKEN,           /* error: the value is set by an option, such as --rdzv-id */
+    CONF_ACCEPTED,        /* key that torchrun accepts; it has no effect in crun */
+    CONF_TAKEN,           /* error: the value must be given by an option, such as --rdzv-id */
 };
 
 static const struct conf_key {
@@ -366,8 +367,9 @@ static int read_pair(const char *item, size_t len, struct rendezvous_options *o,
 
 /* ---- etcd's endpoints ---- */
 
-/* Removes "http://" or "https://" from the front of *text. Sets *https to 1 if it was https, else
- * leaves it. Returns whether there was one of them. */
+/* Removes "http://" or "https://" from the front of *text and then also a '/' from the end. Sets
+ * *https to 1 if "https://" is removed, otherwise does not change it. Returns whether one of the
+ * two was there. */
 static bool take_scheme(const char **text, size_t *len, int *https) {
     size_t n = 0;
     if (*len >= 7 && memcmp(*text, "http://", 7) == 0) n = 7;

@@ -13,7 +13,7 @@ static const struct cr_option options[OPTION_COUNT] = {
 };
 
 static int run(const struct cr_command *command, const struct cr_command_line *line) {
-    /* an order without a kind requests flight records */
+    /* order.kind stays 0, which requests flight records */
     struct rdzv_operate order = {.run_id = line->value[JOB],
                                  .host = line->value[NODE],
                                  .why = "asked for by an operator"};

@@ -30,8 +30,8 @@ static const struct cr_option options[OPTION_COUNT] = {
     [HELP] = CR_OPTION_HELP,
 };
 
-/* Fills in *order from the options. Returns 0; or prints the reason of an error and returns the
- * exit status. */
+/* Fills in *order from the options. Returns 0. If an option is wrong, prints the reason and returns
+ * the exit status. */
 static int read_order(const struct cr_command *command, const struct cr_command_line *line,
                       struct rdzv_operate *order) {
     int64_t seconds;

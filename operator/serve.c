@@ -1,8 +1,8 @@
 /* crun-agent serve: hosts coordinators and stores until SIGTERM or SIGINT.
  *
- * Once it listens, it prints its address as the first line on stdout, so that a script that has
- * given port 0 learns the port, and it reports READY=1 to systemd. Without jobs it never wakes
- * up. */
+ * When the server listens, this command prints the address as the first line on stdout, and reports
+ * READY=1 to systemd. From that line, a script that has given port 0 learns the port. While there
+ * are no jobs, the process never wakes up. */
 #include "operator/operator_internal.h"
 
 #include "base/daemon.h"
@@ -79,7 +79,8 @@ static int serve(const struct cr_command *command, const struct cr_endpoint *lis
                     in_use ? "; give another port, or 0 for any free one" : "");
         return CR_EXIT_FAILED;
     }
-    cr_log_never_wait(); /* if stderr is a full pipe, jobs still need their keep-alives */
+    cr_log_never_wait(); /* the event loop must answer keep-alives even while stderr is a full
+                          * pipe */
     handle_signal(&d, &d.sigterm, SIGTERM);
     handle_signal(&d, &d.sigint, SIGINT);
     announce(listen, port);

@@ -13,7 +13,7 @@
 
 /* ---- as text ---- */
 
-/* Prints a text that came from another host. A byte that is no part of a printable character is
+/* Prints a text that came from another host. A byte that is not part of a printable character is
  * written as \xNN, because a control character could change the terminal. */
 static void print_text(const char *text) {
     char piece[CR_TEXT_PIECE_MAX];
@@ -72,13 +72,13 @@ struct answer {
 };
 
 static void add(struct answer *a, json_t *list, json_t *item) {
-    /* also fails if `list` or `item` is NULL */
+    /* json_array_append_new() also fails if `list` or `item` is NULL */
     if (json_array_append_new(list, item) < 0) a->incomplete = true;
 }
 
-/* Returns a JSON string with `text`, which came from another host. A JSON string is UTF-8. If
- * `text` is not, each byte that is no part of a printable character is written as \xNN. Returns
- * NULL if memory is short. */
+/* Returns a JSON string with `text`, which came from another host. A JSON string must be UTF-8. If
+ * `text` is not UTF-8, each of its bytes that is not part of a printable character is written as
+ * \xNN. Returns NULL if memory is short. */
 static json_t *string(const char *text) {
     json_t *as_it_is = json_string(text); /* NULL if `text` is not UTF-8 */
     if (as_it_is != NULL) return as_it_is;
@@ -101,8 +101,8 @@ static void add_job(void *arg, const struct rdzv_status_job *j) {
     add(a, a->jobs, job);
 }
 
-/* Adds a node to the last job of the list, because the coordinator sends each job before its
- * nodes. */
+/* Adds a node to the last job of the list. This is the job of the node, because the coordinator
+ * sends each job before the nodes of that job. */
 static void add_node(void *arg, const struct rdzv_status_node *n) {
     struct answer *a = arg;
     json_t *node = json_pack(
@@ -112,7 +112,7 @@ static void add_node(void *arg, const struct rdzv_status_node *n) {
         "group_rank", (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank,
         "local_world_size", (json_int_t) n->local_world_size, "heard_s_ago",
         (double) n->silent_ms / 1000);
-    /* NULL if no job was received before this node */
+    /* NULL if no job was received before this node; then add() sets a->incomplete */
     json_t *job = json_array_get(a->jobs, json_array_size(a->jobs) - 1);
     add(a, json_object_get(job, "members"), node);
 }

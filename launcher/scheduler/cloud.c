@@ -1,12 +1,13 @@
 /* The finders of cloud services that start a command on several nodes: SageMaker, SkyPilot and
- * dstack. (HyperPod runs Slurm or Kubernetes, so their finders recognise it.) */
+ * dstack. (HyperPod needs no finder: it runs Slurm or Kubernetes, whose finders recognise it.) */
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Takes node 0 from a list of addresses in the variable `name`: node 0 comes first. */
+/* Stores the first address of the list in the variable `name` as the address of node 0. Returns 1;
+ * 0 if the variable is not set; or -EINVAL, and sets err, if the list is malformed. */
 static int take_addresses(const struct scheduler_world *w, const char *name,
                           struct scheduler_facts *f, struct cr_error *err) {
     const char *list = fact_text(w, name);
@@ -47,8 +48,8 @@ int find_dstack(const struct scheduler_world *w, struct scheduler_facts *f, stru
 }
 
 /* Copies the texts of a JSON list such as ["algo-1","algo-2"] to `out`, separated by commas.
- * Returns 0, or -EINVAL if `json` is no such list. Escapes are refused, because host names need
- * none. */
+ * Returns 0; or -EINVAL if `json` is no such list or the texts do not fit into `cap` bytes. A text
+ * with a backslash is refused, too, because host names contain none. */
 static int take_json_texts(const char *json, char *out, size_t cap) {
     size_t len = 0;
     const char *at = json + strspn(json, " ");
@@ -65,7 +66,8 @@ static int take_json_texts(const char *json, char *out, size_t cap) {
     return *at == ']' && len > 0 ? 0 : -EINVAL;
 }
 
-/* Recognises SageMaker, whose training toolkit sets SM_HOSTS to the same list on all hosts. */
+/* Recognises SageMaker. Its training toolkit sets SM_HOSTS to the same list on all hosts, so a
+ * host's position in the list is its node rank. */
 int find_sagemaker(const struct scheduler_world *w, struct scheduler_facts *f,
                    struct cr_error *err) {
     const char *json = fact_text(w, "SM_HOSTS"), *self = fact_text(w, "SM_CURRENT_HOST");

@@ -7,8 +7,9 @@
 
 #define SEPARATORS ", \t\r\n"
 
-/* Copies the first name within brackets to `out`, for example "001" of "001-004,7]". Returns the
- * text after the closing bracket, or NULL if there is no closing bracket. */
+/* Appends the first name within brackets to `out`, for example "001" of "001-004,7]", and adds its
+ * length to *len. Returns the text after the closing bracket, or NULL if there is no closing
+ * bracket or the host's name is too long. */
 static const char *take_first_of_range(const char *at, char *out, size_t *len) {
     const char *end = strchr(at, ']');
     if (end == NULL) return NULL;

@@ -2,19 +2,21 @@
  * jobs (also those of a JobSet).
  *
  * Kubeflow's TrainJob sets torchrun's own variables (PET_NNODES, PET_NODE_RANK, …). crun reads
- * these as defaults of its options, so the finder need not. PyTorchJob v1 and Volcano also set
- * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. There RANK and WORLD_SIZE count pods, not
- * workers. */
+ * these as defaults of its options, so the finder does not read them. PyTorchJob v1 and Volcano
+ * also set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. In their pods, RANK and WORLD_SIZE count
+ * pods, not workers. */
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#define HOSTS_MAX ((size_t) 8192) /* the most bytes of /etc/hosts that are read */
+#define HOSTS_MAX ((size_t) 8192) /* room for the contents of /etc/hosts, in bytes, with the NUL */
 
-/* Takes the variables that Volcano's pytorch plugin and PyTorchJob v1 set in each pod. A worker of
- * torchrun or crun has the same variables with another meaning; it also has TORCHELASTIC_RUN_ID. */
+/* Stores in *f the variables that Volcano's pytorch plugin and PyTorchJob v1 set in each pod. In a
+ * worker of torchrun or crun, which has TORCHELASTIC_RUN_ID, the same variables have another
+ * meaning and are not read. Returns 1; 0 if this is no such pod; or a negative errno, and sets
+ * err. */
 static int find_pods(const struct scheduler_world *w, struct scheduler_facts *f,
                      struct cr_error *err) {
     int64_t port = 0;
@@ -35,8 +37,9 @@ static int find_pods(const struct scheduler_world *w, struct scheduler_facts *f,
     return 1;
 }
 
-/* Finds the domain of this pod, for example ".train.default.svc.cluster.local". The kubelet writes
- * the line "ADDRESS NAME.DOMAIN NAME" to /etc/hosts. Stores "" if the pod has no subdomain. */
+/* Stores the domain of this pod in `out`, for example ".train.default.svc.cluster.local". The
+ * kubelet writes the domain to /etc/hosts, in the line "ADDRESS NAME.DOMAIN NAME". Stores "" if
+ * there is no such line: the pod has no subdomain. */
 static void read_domain(const struct scheduler_world *w, char *out, size_t cap) {
     char hosts[HOSTS_MAX];
     size_t n = strlen(w->host_name);
@@ -51,9 +54,9 @@ static void read_domain(const struct scheduler_world *w, char *out, size_t cap) 
     }
 }
 
-/* Takes the facts from the pod of an indexed job. Its pods are named "<job>-<index>", and the pod
- * with index 0 is node 0. Kubernetes does not tell a pod the number of pods, so the user gives it
- * by --nnodes or PET_NNODES. */
+/* Stores in *f what the name and the variables of an indexed job's pod say. The pods of the job are
+ * named "<job>-<index>", and the pod with index 0 is node 0. No variable says how many pods the job
+ * has, so the user must give the number of nodes by --nnodes or PET_NNODES. */
 static int find_indexed_job(const struct scheduler_world *w, struct scheduler_facts *f,
                             struct cr_error *err) {
     char domain[CR_HOST_MAX], index[24];
@@ -75,7 +78,7 @@ int find_kubernetes(const struct scheduler_world *w, struct scheduler_facts *f,
                     struct cr_error *err) {
     if (fact_text(w, "KUBERNETES_SERVICE_HOST") == NULL) return 0;
     f->name = "Kubernetes";
-    f->term_is_notice = true; /* the kubelet sends SIGTERM, and SIGKILL after the grace period */
+    f->term_is_notice = true; /* the kubelet sends SIGTERM, and after the grace period SIGKILL */
     int rc = find_pods(w, f, err);
     if (rc == 0) rc = find_indexed_job(w, f, err);
     return rc < 0 ? rc : 1;

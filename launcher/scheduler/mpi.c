@@ -13,9 +13,10 @@ struct mpi_variables {
     const char *size, *rank, *local_size, *local_rank;
 };
 
-/* Takes the facts about tasks. The number of nodes is known only if each node has the same number
- * of tasks. With several tasks on each of several nodes, this node's rank is unknown, because
- * mpirun numbers tasks either node by node or in turn. */
+/* Stores the facts about nodes, tasks and workers in *f. A task knows the number of tasks on its
+ * own node only, so all nodes are assumed to have this number, and the number of nodes is the
+ * quotient. It is unknown if the division leaves a rest. If several nodes have several tasks each,
+ * this node's rank is unknown, because mpirun numbers tasks either node by node or in turn. */
 static int read_tasks(const struct scheduler_world *w, const struct mpi_variables *v,
                       struct scheduler_facts *f, struct cr_error *err) {
     int64_t size = 1, rank = 0, local_size = 1, local_rank = 0;
@@ -46,9 +47,9 @@ static int read_tasks(const struct scheduler_world *w, const struct mpi_variable
     return 1;
 }
 
-/* Takes the address of mpirun itself, which by default runs on the first node. The variable has a
- * form such as "3932160.0;tcp://10.0.0.1,172.17.0.1:45661"; the first host after "tcp://" is
- * copied. JAX finds its coordinator in the same way. */
+/* Stores the address of mpirun as the address of node 0, because mpirun by default runs on the
+ * first node. The variable `name` has a form such as "3932160.0;tcp://10.0.0.1,172.17.0.1:45661";
+ * the first host after "tcp://" is stored. JAX finds its coordinator in the same way. */
 static void read_head(const struct scheduler_world *w, const char *name,
                       struct scheduler_facts *f) {
     const char *uri = fact_text(w, name);

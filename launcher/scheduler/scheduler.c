@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The finders in the order in which they are asked; the first that recognises its scheduler
- * decides. A scheduler that runs inside another one comes before it: mpirun runs inside a Slurm
- * job, and Slurm inside Kubernetes. */
+/* The finders in the order in which they are called, until one recognises its scheduler. If one
+ * scheduler can run inside another, the finder of the inner one comes first: mpirun runs inside a
+ * Slurm job, and Slurm inside Kubernetes. */
 static const scheduler_find_fn finders[] = {
     find_open_mpi, find_mpich,     find_flux,     find_slurm,  find_pbs,
     find_lsf,      find_sagemaker, find_skypilot, find_dstack, find_kubernetes,
@@ -32,8 +32,8 @@ int scheduler_find(const struct scheduler_world *world, struct scheduler_facts *
     return 0;
 }
 
-/* Appends a formatted text at out[*len], after a comma if it is not the first fact. A text that
- * does not fit into `cap` bytes is cut. */
+/* Appends a formatted fact at out[*len], with a comma in front of it unless it is the first fact.
+ * If the fact does not fit into `cap` bytes, it is cut and *len becomes `cap`. */
 __attribute__((format(printf, 4, 5))) static void add(char *out, size_t cap, size_t *len,
                                                       const char *fmt, ...) {
     va_list ap;

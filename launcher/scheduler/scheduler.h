@@ -19,7 +19,7 @@
 #define SCHEDULER_TEXT_MAX 256 /* bytes of a text in the facts, with its NUL; longer texts are
                                 * cut */
 
-/* Where the finders read. Tests pass a recorded environment. */
+/* The environment and the files that the finders read; in tests, a recorded environment. */
 struct scheduler_world {
     void *arg; /* first parameter of both functions */
     /* Returns an environment variable, or NULL if it is not set. */
@@ -37,7 +37,7 @@ enum scheduler_start {
 };
 
 struct scheduler_facts {
-    const char *name; /* name of the scheduler, such as "Slurm"; NULL: none was recognised */
+    const char *name; /* name of the scheduler, such as "Slurm"; NULL if none was recognised */
     enum scheduler_start start;
     uint32_t nodes;    /* number of nodes; 0 = unknown */
     int64_t node_rank; /* from 0 to nodes - 1; -1 = unknown */
@@ -46,28 +46,30 @@ struct scheduler_facts {
     uint32_t workers;  /* workers that each node shall start; 0 = unknown */
     uint32_t tasks;    /* number of times that the scheduler starts this command line on this
                         * node */
-    uint32_t task;     /* number of this process among `tasks`, from 0 */
-    char job_id[SCHEDULER_TEXT_MAX]; /* the same on all nodes, different for each job; "" =
-                                      * unknown */
+    uint32_t task;     /* this process's number among the `tasks`, from 0 to tasks - 1 */
+    char job_id[SCHEDULER_TEXT_MAX]; /* id of the job, the same on all nodes and different for each
+                                      * job; "" = unknown */
     char hosts[SCHEDULER_TEXT_MAX];  /* the nodes, as the scheduler lists them; "" = unknown */
     int64_t end_s;     /* end of the job's time in seconds since 1970; 0 = unknown */
-    bool term_is_notice; /* true: SIGTERM announces SIGKILL after a grace period */
+    bool term_is_notice; /* true if SIGTERM announces SIGKILL after a grace period */
 
-    /* names of the variables that these facts come from; NULL: fact unknown */
+    /* names of the variables that the facts `nodes`, `node_rank` … come from; NULL if the fact is
+     * unknown */
     const char *nodes_from, *rank_from, *head_from, *workers_from, *end_from;
-    /* command by which the user starts this command line on each node, for error texts; NULL: none
-     * is needed */
+    /* for error texts: the command by which the user can start this command line on each node, such
+     * as "pbsdsh -u"; NULL if no such command is needed */
     const char *remedy;
 };
 
-/* Fills in *out. Returns 0, also if no scheduler is recognised (then out->name is NULL); or
- * -EINVAL, and sets err to a text that names a variable that cannot be used, and its value. */
+/* Fills in *out. Returns 0, and sets out->name to NULL if no scheduler is recognised. If a variable
+ * or a file cannot be used, returns a negative errno and sets err to a text that names the
+ * variable. */
 int scheduler_find(const struct scheduler_world *world, struct scheduler_facts *out,
                    struct cr_error *err);
 
 /* Writes one line about the facts, such as "from Slurm: 4 nodes (SLURM_STEP_NUM_NODES), this is 2
- * (SLURM_NODEID), gpu[001-004], …", and a NUL to `out`, which has `cap` bytes. A longer line is
- * cut. */
+ * (SLURM_NODEID), gpu[001-004], …", and a NUL to `out`, which has `cap` bytes. A line that does not
+ * fit is cut. */
 void scheduler_describe(const struct scheduler_facts *facts, char *out, size_t cap);
 
 #endif

@@ -26,7 +26,7 @@ static bool is_srun_step(const struct scheduler_world *w) {
 
 /* Parses SLURM_STEP_TASKS_PER_NODE, for example "2(x3),1": three nodes with 2 tasks each, then one
  * node with 1 task. Returns the number of tasks on the node with the given rank, or 1 if the text
- * does not tell. */
+ * is NULL, is malformed or does not have this node. */
 static uint32_t tasks_on_node(const char *text, int64_t rank) {
     while (text != NULL && *text >= '0' && *text <= '9') {
         char *end;
@@ -54,8 +54,8 @@ static int read_hosts(const struct scheduler_world *w, const char *name, struct 
     return 1;
 }
 
-/* Sets the job's id and end. The id includes the number of requeues, so that the nodes of a
- * requeued job never meet a node that still runs for the job before. */
+/* Stores the job's id and the end of its time. The id contains how often the job was requeued. So a
+ * node of the requeued job never meets a node that still runs from before the requeue. */
 static int read_job(const struct scheduler_world *w, struct scheduler_facts *f,
                     struct cr_error *err) {
     const char *job = fact_text(w, "SLURM_JOB_ID"), *step = fact_text(w, "SLURM_STEP_ID");
@@ -68,8 +68,9 @@ static int read_job(const struct scheduler_world *w, struct scheduler_facts *f,
     return rc < 0 ? rc : 0;
 }
 
-/* Makes each task a node. With --gpus-per-task each task sees only its own GPUs, so the workers of
- * that node use these GPUs. The number can follow a type: "a100:2". */
+/* Makes each task a node of its own. With --gpus-per-task each task sees only its own GPUs, so the
+ * node of a task gets one worker for each of these GPUs. In the variable, a type may stand before
+ * the number of GPUs: "a100:2". */
 static int take_tasks_as_nodes(const struct scheduler_world *w, struct scheduler_facts *f,
                                struct cr_error *err) {
     const char *gpus = fact_text(w, "SLURM_GPUS_PER_TASK"), *colon = strrchr(gpus, ':');
@@ -83,9 +84,9 @@ static int take_tasks_as_nodes(const struct scheduler_world *w, struct scheduler
     return rc;
 }
 
-/* Takes the number of tasks on this node. Without --gpus-per-task all tasks of a node see the same
- * GPUs, so one launcher per node starts all workers, and the other tasks wait for it
- * (launcher/task_leader.h). */
+/* Stores the tasks and the workers of this node. With --gpus-per-task and several tasks, each task
+ * becomes a node of its own. Otherwise all tasks of a node see the same GPUs, so one of the tasks
+ * starts all workers, and the others wait for it (launcher/task_leader.h). */
 static int read_tasks(const struct scheduler_world *w, struct scheduler_facts *f,
                       struct cr_error *err) {
     int64_t local = 0;

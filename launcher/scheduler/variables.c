@@ -25,8 +25,8 @@ int fact_number(const struct scheduler_world *w, const char *name, int64_t min, 
                    name, text, (long long) min);
 }
 
-/* Reads a number. A number above UINT32_MAX is stored as UINT32_MAX, which all later checks
- * refuse. */
+/* Reads a whole number of at least 1 into *out, and the variable's name into *from. A number above
+ * UINT32_MAX is stored as UINT32_MAX; this is still so large that later checks refuse it. */
 static int read_u32(const struct scheduler_world *w, const char *name, uint32_t *out,
                     const char **from, struct cr_error *err) {
     int64_t number = 0;
@@ -45,7 +45,7 @@ int fact_nodes(const struct scheduler_world *w, const char *name, struct schedul
 int fact_workers(const struct scheduler_world *w, const char *name, struct scheduler_facts *f,
                  struct cr_error *err) {
     const char *text = fact_text(w, name);
-    /* the node has no GPU, so the number of workers is unknown */
+    /* "0" means that the node has no GPU; then the number of workers is unknown */
     if (text != NULL && strcmp(text, "0") == 0) return 0;
     return read_u32(w, name, &f->workers, &f->workers_from, err);
 }
