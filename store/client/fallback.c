@@ -49,7 +49,7 @@ static int fail_memory(const struct append *a) {
 
 /* Sets a->seen to the key's value, and a->seen_len to its length, or to 0 if the key does not
  * exist. A get would wait for a key that does not exist. Therefore this function sends a
- * compare_set with the same bytes as expected and desired value, which changes nothing. The reply
+ * compare_set with the same bytes as expected and desired value, which changes no value. The reply
  * is the key's value, or the expected value if the key does not exist. The expected value is
  * a->value followed by "?", which the key is unlikely to have, so a reply with these bytes counts
  * as "does not exist". If the key has exactly these bytes, that is wrong, but harmless:
