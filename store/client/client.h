@@ -90,8 +90,8 @@ static inline int store_add(struct store *s, struct store_bytes key, int64_t del
     return s->ops->add(s, key, delta, timeout_ms, total, err);
 }
 
-/* Sets the key swap->key to swap->desired in two cases: its value is swap->expected; or the key
- * does not exist and swap->expected is empty. Otherwise the key stays as it is. Sets *value and
+/* Sets the key swap->key to swap->desired in two cases: the key's value is swap->expected; or the
+ * key does not exist and swap->expected is empty. Otherwise the key stays as it is. Sets *value and
  * *len, as store_get() does, to the key's value after the call. If the key does not exist after the
  * call, *value is a copy of swap->expected. Therefore, if `expected` and `desired` are the same
  * bytes and *value is equal to them, the caller cannot know whether the key exists. */
@@ -102,7 +102,8 @@ static inline int store_compare_set(struct store *s, const struct store_swap *sw
 }
 
 /* Waits until all keys exist. Returns 0, -ETIMEDOUT if the time is up, or another error. If
- * timeout_ms is 0, it does not wait: it returns -ETIMEDOUT if a key does not exist now. */
+ * timeout_ms is 0, the function does not wait: it returns -ETIMEDOUT if a key does not exist
+ * now. */
 static inline int store_wait(struct store *s, const struct store_bytes *keys, size_t key_count,
                              int64_t timeout_ms, struct cr_error *err) {
     return s->ops->wait(s, keys, key_count, timeout_ms, err);
@@ -160,8 +161,8 @@ static inline int store_queue_push(struct store *s, struct store_bytes name,
 }
 
 /* Waits until the queue has an element, removes the first element, and sets *value and *len to its
- * bytes, as store_get() does. If timeout_ms is 0, it does not wait: it returns -ENOENT if the queue
- * is empty. */
+ * bytes, as store_get() does. If timeout_ms is 0, the function does not wait: it returns -ENOENT if
+ * the queue is empty. */
 static inline int store_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                                   void **value, size_t *len, struct cr_error *err) {
     return s->ops->queue_pop(s, name, timeout_ms, value, len, err);
@@ -194,20 +195,20 @@ static inline void store_close(struct store *s) { /* s may be NULL */
 /* ---- the TCP client: blocking, with one connection ----
  *
  * If a request cannot be sent completely, or its reply cannot be received completely, the client is
- * broken: every later call fails with the same code, and the client can only be closed. It never
- * reconnects. Typical codes are -ECONNRESET, -EPIPE, -EPROTO and -ETIMEDOUT.
+ * broken: every later call fails with the same code, and the client can only be closed. A broken
+ * client never reconnects. Typical codes are -ECONNRESET, -EPIPE, -EPROTO and -ETIMEDOUT.
  *
- * There is one exception: if a get, wait, multi_get, queue_pop or barrier times out while it waits,
- * the client cancels the wait at the server and stays usable. A server of torch 1.13 or 2.0 has no
- * operation CANCEL_WAIT. From such a server the client disconnects, and then makes a new
- * connection. */
+ * One kind of -ETIMEDOUT does not break the client: if a get, wait, multi_get, queue_pop or barrier
+ * times out while it waits, the client cancels the wait at the server and stays usable. A server of
+ * torch 1.13 or 2.0 cannot cancel a wait; the client closes the connection to such a server and
+ * makes a new one. */
 
 struct store_client; /* the TCP client; its first member is a struct store */
 
 enum store_protocol {
     STORE_PROTOCOL_MODERN, /* with VALIDATE and PING: torch 2.5 and later, and crun's server */
     STORE_PROTOCOL_LEGACY, /* without handshake, with opcodes of its own: torch 1.13 and 2.0 */
-    STORE_PROTOCOL_PROBE,  /* not known: the client finds it out, and tries MODERN first */
+    STORE_PROTOCOL_PROBE,  /* not known: the client finds out which, and tries MODERN first */
 };
 
 /* Connects to a server, makes the handshake and stores the client in *out. If the connection is

@@ -1,10 +1,9 @@
 /* Connects a client: makes attempts, each of one connection and one handshake, until an attempt
  * succeeds or the time is up.
  *
- * Another attempt follows if the server is not running yet (connection refused), if its queue of
- * new connections overflows (connection reset, perhaps in the middle of the handshake), or if its
- * name does not resolve yet. probe.c decides which handshake is tried next and what an answer
- * proves. */
+ * Another attempt follows if the server is not running yet (connection refused), if the server's
+ * queue of new connections is full (connection reset, perhaps in the middle of the handshake), or
+ * if the host name does not resolve yet. probe.c decides which handshake is tried next. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"

@@ -5,12 +5,12 @@
  *   usable ──time up in WAIT or BARRIER──▶ CANCEL_WAIT ──"01" or "00 01"──▶ usable
  *                                             └─anything else──▶ broken
  *
- * A server of torch 1.13 or 2.0 has no CANCEL_WAIT. It answers a wait whenever the key is set, even
- * if the client has given up the wait; the client could take this answer for the reply to a later
+ * A server of torch 1.13 or 2.0 has no CANCEL_WAIT. It answers a wait when the key is set, even if
+ * the client has given up the wait; the client could take this answer for the reply to a later
  * request. Therefore the client closes the connection to such a server and makes a new one. No
  * request is lost with the old connection, although SET and other requests have no reply: before
  * each WAIT the client sends a CHECK (wait_keys() in tcp_client.c), and the reply to the CHECK
- * proves that the server has carried out all requests before it. */
+ * proves that the server has carried out all requests before the CHECK. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Compares keys by length, then by bytes. The tree needs some total order of the keys; any one will
- * do. */
+/* Compares keys by length, then by bytes. The tree needs a total order of the keys, but no
+ * particular one. */
 static int compare(const void *a, const void *b) {
     const struct store_bytes *x = a, *y = b;
     if (x->len != y->len) return x->len < y->len ? -1 : 1;
@@ -26,8 +26,8 @@ const struct store_bytes *store_file_keys_find(const struct store_file_keys *key
     return k == NULL ? NULL : &k->value;
 }
 
-/* Returns a malloc'ed copy of the bytes, or NULL if memory is short. A copy of no bytes is not
- * NULL. */
+/* Returns a malloc'ed copy of the bytes, or NULL if memory is short. The copy of an empty byte
+ * string is not NULL. */
 static void *copy_of(struct store_bytes bytes) {
     void *copy = malloc(bytes.len + 1);
     if (copy != NULL && bytes.len > 0) memcpy(copy, bytes.data, bytes.len);

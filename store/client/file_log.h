@@ -47,7 +47,7 @@ struct store_file_access {
 
 /* Begins an access: opens the file with `open_flags` for open(2), locks it, and reads the new
  * records into log->keys. The lock is shared if `open_flags` is O_RDONLY, else exclusive. Returns 0
- * or
+ * or one of these errors, and sets err:
  *
  *   -ETIMEDOUT  another process holds the lock
  *   -EBADMSG    the last record is incomplete

@@ -213,7 +213,8 @@ static int file_delete(struct store *s, struct store_bytes key, int64_t timeout_
 
 /* ---- reading and waiting ---- */
 
-/* Replays the records that other processes have appended. */
+/* Reads into memory the records that other processes have appended. Returns 0 or a negative
+ * errno. */
 static int refresh(struct file_store *f, int64_t deadline_ms, struct cr_error *err) {
     struct store_file_access a;
     int rc = store_file_begin_read(&a, &f->log, deadline_ms, err);

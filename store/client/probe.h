@@ -134,7 +134,8 @@ int store_server_has(enum store_handshake how, const int8_t known[STORE_OP_COUNT
 enum store_op store_question(enum store_op op);
 
 /* Appends to `out` the one or two requests that try the operation `question`. They leave no key
- * behind. A server without the operation does not answer them. Returns 0 or -ENOMEM. */
+ * behind. A server without the operation closes the connection instead of answering. Returns 0 or
+ * -ENOMEM. */
 int store_question_encode(enum store_op question, struct cr_buffer *out);
 
 /* Returns the shape of reply number `nth` (from 0) to the requests of store_question_encode(), or

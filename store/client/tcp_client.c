@@ -309,8 +309,8 @@ static int fail_empty(const struct store_call *call, const char *why, struct cr_
 
 /* Pops an element; if the queue is empty, waits and tries again. Another client may pop the element
  * between the end of the wait and the pop; then this client waits again. The number of attempts is
- * limited for one case: if a key has the same name as the queue, the server ends each WAIT at once,
- * although the queue is empty. */
+ * limited because of one case: if a key has the same name as the queue, the server ends each WAIT
+ * at once, although the queue is empty. */
 static int client_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                             void **value, size_t *len, struct cr_error *err) {
     static const char always_empty[] =

@@ -20,8 +20,8 @@ struct store_client {
     struct store store;
     struct store_socket socket;
     enum store_handshake handshake; /* the handshake that the server accepted */
-    char host[CR_HOST_MAX];         /* host name of the server; question.c and exchange.c connect to
-                                     * it again */
+    char host[CR_HOST_MAX];         /* host name of the server; question.c and exchange.c use it for
+                                     * new connections */
     uint16_t port;
     struct cr_error broken;         /* error that broke the client; broken.code is 0 while the
                                      * client is usable */

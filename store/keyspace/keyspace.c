@@ -354,7 +354,7 @@ static void keep_remains(struct store_keyspace *ks, struct store_key_table table
 }
 
 void store_keyspace_clear(struct store_keyspace *ks, const uint64_t seed[2]) {
-    /* the caller has ended all sessions, so nobody waits */
+    /* the caller has ended all sessions, so no session waits or is on the ready list */
     CR_ASSERT(ks->wait_count == 0 && TAILQ_EMPTY(&ks->ready));
     struct store_key_table table = ks->table;
     *ks = (struct store_keyspace){.reply_max = ks->reply_max,

@@ -105,7 +105,7 @@ TAILQ_HEAD(store_ready, store_session);
 
 struct store_keyspace {
     struct store_key_table table;
-    size_t reply_max;  /* most bytes of one reply, and so of one stored value; below 4 GiB */
+    size_t reply_max;  /* most bytes of one reply, and of one stored value; below 4 GiB */
     size_t memory_max; /* limit of `memory` in bytes; 0 means no limit */
     /* bytes of memory used by keys, values, waits, watches and remains; the caller adds the bytes
      * of its own buffers */

@@ -44,7 +44,8 @@ static inline int store_fail_memory(struct store_operation *op) {
 #define STORE_MEMORY_LIMIT_REACHED "memory limit of the store reached"
 
 /* Returns 0 if `more` bytes fit under memory_max; else returns -ENOSPC and sets op->reason. The
- * caller then uses the memory and adds the bytes to ks->memory. */
+ * function does not change ks->memory: a caller that then allocates the bytes must add them to
+ * ks->memory. */
 int store_afford(struct store_operation *op, size_t more);
 
 /* ---- entry.c ---- */
@@ -163,8 +164,8 @@ void store_listing_drop(struct store_session *s);
 
 /* ---- look_ahead.c ---- */
 
-/* Returns the hash of item i of the request. The caller must call this for the items 0, step, 2 *
- * step, … in this order, because the function prefetches the entries of the items that come
+/* Returns the hash of item i of the request. The caller must begin with i = 0 and add `step` to i
+ * for each further call, because the function prefetches the entries of the items that come
  * next. */
 uint32_t store_item_hash(struct store_operation *op, size_t i, size_t step);
 struct store_entry *store_item_find(struct store_operation *op, size_t i);

@@ -25,11 +25,12 @@ struct store_value {
     uint8_t data[];
 };
 
-/* Smallest and largest size in bytes of a value that is lent. Below it, the two system calls of
- * lending cost more time than the copy. Above it, copying is faster if a core is free: clients read
- * values of 16 MiB at 3.9 GB/s if they are copied, and at 2.4 GB/s if they are lent, perhaps
- * because one core fetches from memory while another copies from the cache. Values of 1 MiB are
- * lent and read at 4.6 GB/s; torch's server reaches 1.6 GB/s (docs/benchmarks.md, "The store"). */
+/* Smallest and largest size in bytes of a value that is lent. Smaller values are not lent, because
+ * the two system calls of lending cost more time than the copy. Larger values are not lent, because
+ * copying is faster if a core is free: clients read values of 16 MiB at 3.9 GB/s if they are
+ * copied, and at 2.4 GB/s if they are lent, perhaps because one core fetches from memory while
+ * another copies from the cache. Values of 1 MiB are lent and read at 4.6 GB/s; torch's server
+ * reaches 1.6 GB/s (docs/benchmarks.md, "The store"). */
 #define STORE_LEND_MIN ((size_t) 128 << 10)
 #define STORE_LEND_MAX ((size_t) 4 << 20)
 

@@ -19,9 +19,9 @@
 
 /* ---- binding ---- */
 
-/* The kernel closes the connection of a client whose host is dead after about USER_TIMEOUT_MS.
- * After KEEPALIVE_IDLE_S seconds without a packet from the client, the kernel sends it a keep-alive
- * probe every KEEPALIVE_INTERVAL_S seconds. On Linux, TCP_USER_TIMEOUT replaces TCP_KEEPCNT: the
+/* The kernel closes the connection of a client whose host is dead after about USER_TIMEOUT_MS. If
+ * the client has sent no packet for KEEPALIVE_IDLE_S seconds, the kernel sends a keep-alive probe
+ * every KEEPALIVE_INTERVAL_S seconds. On Linux, TCP_USER_TIMEOUT replaces TCP_KEEPCNT: the
  * connection is closed when the client has been silent for USER_TIMEOUT_MS, however many probes
  * were sent. KEEPALIVE_PROBES gives the same time, 60 s + 6 * 10 s. The kernel also closes the
  * connection if sent data stays unacknowledged, or the client's receive window stays closed, for

@@ -84,11 +84,11 @@ struct store_handoff {
  * runs on the server's thread, so it must not block. */
 typedef void (*store_handoff_fn)(void *arg, const struct store_handoff *handoff);
 
-/* Registers another protocol on the ports of the server: from now on, the server passes each
- * connection to any space whose first four bytes are the first four bytes of `magic` to `fn`. The
- * first byte of `magic` must be above 0x08, because clients of torch send a first byte of at most
- * 0x08. Returns 0, -EINVAL if the first byte is not above 0x08, -EEXIST if the magic number is in
- * use, or -ENOSPC if eight magic numbers are registered already. */
+/* Registers another protocol on the ports of the server: from now on, if the first four bytes of a
+ * connection to any space are the first four bytes of `magic`, the server passes the connection to
+ * `fn`. The first byte of `magic` must be above 0x08, because clients of torch send a first byte of
+ * at most 0x08. Returns 0, -EINVAL if the first byte is not above 0x08, -EEXIST if the magic number
+ * is in use, or -ENOSPC if eight magic numbers are registered already. */
 int store_server_register_magic(struct store_server *server, const void *magic,
                                 store_handoff_fn fn, void *arg);
 

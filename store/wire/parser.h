@@ -20,8 +20,8 @@ struct store_span {
 
 struct store_value;
 
-/* A complete request. Its pointers point into the parsed bytes and the parser's items, so both must
- * stay unchanged while the request is used. */
+/* A complete request. Its pointers point into the parsed bytes and into the parser's `items`. While
+ * the request is in use, neither of them may change. */
 struct store_request {
     enum store_op op;
     struct store_bytes key;
