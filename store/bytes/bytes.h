@@ -31,8 +31,8 @@ void store_list_done(struct store_list *list);
 /* Builds a store_list by copying one item after the other. Zero-initialise the builder; end it with
  * store_list_build() or store_list_drop(). */
 struct store_list_builder {
-    /* items added so far. Until store_list_build(), `data` of an item holds the item's offset in
-     * `block` instead of its address, because realloc() can move `block`. */
+    /* the items added so far. Before store_list_build(), `data` of each item is not an address but
+     * an offset in `block`, because realloc() may still move `block`. */
     struct store_list list;
     char *block;
     size_t block_len, block_cap, item_cap;
@@ -44,19 +44,20 @@ int store_list_add(struct store_list_builder *b, const void *data, size_t len);
 struct store_list store_list_build(struct store_list_builder *b);
 void store_list_drop(struct store_list_builder *b);
 
-/* The default limits of crun's server, which options can change, and the fixed limits of its
+/* The default limits of crun's server, which its options can change, and the fixed limits of crun's
  * client. No limit is smaller than that of torch's server; docs/protocols/store.md, section 7,
  * compares them. */
 #define STORE_KEY_MAX   ((size_t) 64 << 10) /* bytes of a key, not counting the '/' that torch's
                                              * clients put in front of it */
 #define STORE_VALUE_MAX ((size_t) 64 << 20) /* bytes of one value in one request */
 #define STORE_LIST_MAX  ((size_t) 131072)   /* keys or pairs in one request */
-/* bytes of one request; also, bytes of replies that one client may leave unread */
+/* bytes of one request; also, bytes of replies that the server keeps for a client that does not
+ * read them */
 #define STORE_CLIENT_BUFFER_MAX ((size_t) 256 << 20)
 
-/* The largest value in bytes, or sum of the values of one multi_get, that the client receives; for
- * more, the call fails with -EMSGSIZE. It exceeds STORE_VALUE_MAX, because a value that APPEND has
- * extended can be larger than a value that fits into one request. */
+/* Most bytes that the client receives as one value, or as all values of one multi_get. If there are
+ * more, the call fails with -EMSGSIZE. STORE_REPLY_MAX is larger than STORE_VALUE_MAX, because
+ * APPEND can make a value longer than any value that fits into one request. */
 #define STORE_REPLY_MAX ((size_t) 1 << 30)
 
 #endif

@@ -1,5 +1,5 @@
-/* Builds and frees lists of byte strings. A list consists of two blocks of memory: one with the
- * bytes of all items, and one with the array of items, which point into the first. */
+/* Builds and frees lists of byte strings. A list consists of two blocks of memory: the bytes of all
+ * items, and the array of items, each of which points to its bytes in the first block. */
 #include "store/bytes/bytes.h"
 
 #include <errno.h>

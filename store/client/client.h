@@ -1,11 +1,12 @@
 /* The interface of a store, and its two implementations: the TCP client and the file store.
  *
- * Users call the functions store_set(), store_get() and so on with a `struct store`. Every call
- * takes `timeout_ms`, the time that the whole call may take (CR_FOREVER = no limit). It returns 0,
- * or one of the following errors, and sets err to a text that names the operation, the keys and the
- * store: -ETIMEDOUT, -ENOMEM, -EMSGSIZE (a limit such as STORE_KEY_MAX is exceeded), -ENOTSUP (the
- * server is too old for the operation), or the errno of a failed system call. Outputs are written
- * only on success. Only one thread at a time may use a store.
+ * Users call the functions store_set(), store_get() and so on with a `struct store`. Every such
+ * function except store_close() has a parameter `timeout_ms`, the longest time that the whole call
+ * may take (CR_FOREVER = no limit). It returns 0; or a negative errno, and sets err to a text that
+ * names the operation, the keys and the store. The usual errors are -ETIMEDOUT, -ENOMEM, -EMSGSIZE
+ * (a limit such as STORE_KEY_MAX is exceeded), -ENOTSUP (the store does not have the operation),
+ * and the errnos of failed system calls. Outputs are written only on success. Only one thread at a
+ * time may use a store.
  *
  * This code also runs in worker processes (libcrunrt). Therefore it starts no thread, causes no
  * signal, has no global state, and needs no library except libc. */
@@ -17,7 +18,8 @@
 
 struct store;
 
-/* Arguments of compare_set: `key` is set to `desired` if its value is `expected`. */
+/* Arguments of store_compare_set(), which sets `key` to `desired` if the key's value is
+ * `expected`. */
 struct store_swap {
     struct store_bytes key, expected, desired;
 };
@@ -65,40 +67,43 @@ struct store {
     const struct store_ops *ops;
 };
 
-/* Sets a key. SET has no reply: this function returns 0 as soon as the kernel has taken the
- * request, and only the next call that has a reply confirms that the server has carried out the
- * SET. The same applies to append, multi_set and queue_push. */
+/* Sets a key. The operation SET of the protocol has no reply. Therefore the TCP client returns 0 as
+ * soon as the kernel has accepted the request. The server has surely carried out the SET when a
+ * later call that has a reply returns 0. The same applies to store_append(), store_multi_set() and
+ * store_queue_push(). */
 static inline int store_set(struct store *s, struct store_bytes key, struct store_bytes value,
                             int64_t timeout_ms, struct cr_error *err) {
     return s->ops->set(s, key, value, timeout_ms, err);
 }
 
-/* Waits until the key exists, then sets *value to a malloc'ed copy of its value and *len to its
- * length. A NUL byte, which *len does not count, follows the value. */
+/* Waits until the key exists, then sets *value to a malloc'ed copy of the key's value, and *len to
+ * the number of its bytes. A NUL byte, which *len does not count, follows the value. */
 static inline int store_get(struct store *s, struct store_bytes key, int64_t timeout_ms,
                             void **value, size_t *len, struct cr_error *err) {
     return s->ops->get(s, key, timeout_ms, value, len, err);
 }
 
-/* Adds `delta` to a counter and sets *total to the sum. A counter is a decimal number as text; a
- * missing key counts as 0. */
+/* Adds `delta` to a counter and sets *total to the sum. A counter is a key whose value is a decimal
+ * number as text. A key that does not exist counts as 0. */
 static inline int store_add(struct store *s, struct store_bytes key, int64_t delta,
                             int64_t timeout_ms, int64_t *total, struct cr_error *err) {
     return s->ops->add(s, key, delta, timeout_ms, total, err);
 }
 
-/* Sets swap->key to swap->desired if its value is swap->expected, or if the key does not exist and
- * `expected` is empty. Sets *value to the key's value afterwards, malloc'ed as by store_get(). If
- * the key does not exist and `expected` is not empty, nothing is set and *value is a copy of
- * `expected`. So if `expected` equals `desired`, *value does not prove that the key exists. */
+/* Sets the key swap->key to swap->desired in two cases: the key's value is swap->expected; or the
+ * key does not exist and swap->expected is empty. Otherwise the key stays as it is. Sets *value and
+ * *len, as store_get() does, to the key's value after the call. If the key does not exist after the
+ * call, *value is a copy of swap->expected. Therefore, if `expected` and `desired` are the same
+ * bytes and *value is equal to them, the caller cannot know whether the key exists. */
 static inline int store_compare_set(struct store *s, const struct store_swap *swap,
                                     int64_t timeout_ms, void **value, size_t *len,
                                     struct cr_error *err) {
     return s->ops->compare_set(s, swap, timeout_ms, value, len, err);
 }
 
-/* Waits until all keys exist. If timeout_ms is 0, it checks once, without waiting, whether they
- * exist. */
+/* Waits until all keys exist. Returns 0, -ETIMEDOUT if the time is up, or another error. If
+ * timeout_ms is 0, the function does not wait: it returns -ETIMEDOUT if a key does not exist
+ * now. */
 static inline int store_wait(struct store *s, const struct store_bytes *keys, size_t key_count,
                              int64_t timeout_ms, struct cr_error *err) {
     return s->ops->wait(s, keys, key_count, timeout_ms, err);
@@ -110,29 +115,30 @@ static inline int store_check(struct store *s, const struct store_bytes *keys, s
     return s->ops->check(s, keys, key_count, timeout_ms, present, err);
 }
 
-/* Deletes a key. Sets *deleted to 1 if the key existed, else to 0. A file store always sets 1, as
- * torch's file store does. */
+/* Deletes a key. Sets *deleted to 1 if the key existed, else to 0. A file store always sets
+ * *deleted to 1, as torch's file store does. */
 static inline int store_delete(struct store *s, struct store_bytes key, int64_t timeout_ms,
                                int *deleted, struct cr_error *err) {
     return s->ops->delete_key(s, key, timeout_ms, deleted, err);
 }
 
-/* Sets *count to the number of all keys. The number includes keys that clients and stores create
- * for themselves, such as torch's "init/". */
+/* Sets *count to the number of all keys. Keys that no user has set are counted, too: clients and
+ * stores create keys for themselves, such as torch's "init/". */
 static inline int store_num_keys(struct store *s, int64_t timeout_ms, int64_t *count,
                                  struct cr_error *err) {
     return s->ops->num_keys(s, timeout_ms, count, err);
 }
 
-/* Appends `value` to the value of the key; creates the key if it does not exist. For a server
- * without the operation append (torch 1.13 and 2.0), the client uses compare_set; see append_loop()
- * in fallback.c for what concurrent appends of equal bytes then do. */
+/* Appends `value` to the value of the key; creates the key if it does not exist. A server of torch
+ * 1.13 or 2.0 lacks the operation append. For such a server the client appends by compare_set,
+ * which goes wrong in one case: see append_loop() in fallback.c. */
 static inline int store_append(struct store *s, struct store_bytes key, struct store_bytes value,
                                int64_t timeout_ms, struct cr_error *err) {
     return s->ops->append(s, key, value, timeout_ms, err);
 }
 
-/* Waits until all keys exist, then sets *values to their values in the order of `keys`. */
+/* Waits until all keys exist, then sets *values to the list of the keys' values, in the order of
+ * `keys`. The caller frees the list by store_list_done(). */
 static inline int store_multi_get(struct store *s, const struct store_bytes *keys,
                                   size_t key_count, int64_t timeout_ms, struct store_list *values,
                                   struct cr_error *err) {
@@ -146,17 +152,17 @@ static inline int store_multi_set(struct store *s, const struct store_bytes *key
     return s->ops->multi_set(s, keys, values, pair_count, timeout_ms, err);
 }
 
-/* Appends an element to a queue. A queue is first in, first out, and each element is popped by one
- * client only. A queue and a key may have the same name. */
+/* Appends an element to a queue. Elements are popped in the order in which they were appended, and
+ * each element is popped by one client only. A queue and a key may have the same name. */
 static inline int store_queue_push(struct store *s, struct store_bytes name,
                                    struct store_bytes value, int64_t timeout_ms,
                                    struct cr_error *err) {
     return s->ops->queue_push(s, name, value, timeout_ms, err);
 }
 
-/* Waits until the queue has an element, then removes the first one and sets *value to it, malloc'ed
- * as by store_get(). If timeout_ms is 0, it does not wait: it returns -ENOENT if the queue is
- * empty. */
+/* Waits until the queue has an element, removes the first element, and sets *value and *len to its
+ * bytes, as store_get() does. If timeout_ms is 0, the function does not wait: it returns -ENOENT if
+ * the queue is empty. */
 static inline int store_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                                   void **value, size_t *len, struct cr_error *err) {
     return s->ops->queue_pop(s, name, timeout_ms, value, len, err);
@@ -167,15 +173,16 @@ static inline int store_queue_len(struct store *s, struct store_bytes name, int6
     return s->ops->queue_len(s, name, timeout_ms, count, err);
 }
 
-/* Sets *keys to all keys that users have set, in any order. Keys that clients and stores create for
- * themselves are left out. */
+/* Sets *keys to a list of all keys that users have set, in any order. Keys that clients and stores
+ * create for themselves, such as torch's "init/", are left out. The caller frees the list by
+ * store_list_done(). */
 static inline int store_list_keys(struct store *s, int64_t timeout_ms, struct store_list *keys,
                                   struct cr_error *err) {
     return s->ops->list_keys(s, timeout_ms, keys, err);
 }
 
-/* Waits until world_size callers have called this function with the same key. A key can be used for
- * one barrier only. */
+/* Waits until world_size callers have called this function with the same key. Each barrier needs a
+ * new key. */
 static inline int store_barrier(struct store *s, struct store_bytes key, int64_t world_size,
                                 int64_t timeout_ms, struct cr_error *err) {
     return s->ops->barrier(s, key, world_size, timeout_ms, err);
@@ -187,23 +194,27 @@ static inline void store_close(struct store *s) { /* s may be NULL */
 
 /* ---- the TCP client: blocking, with one connection ----
  *
- * The client does not reconnect after an error. After -ECONNRESET, -EPIPE or -EPROTO the client is
- * broken: every later call fails with the same code, and the client can only be closed. The client
- * stays usable if a get, wait, multi_get, queue_pop or barrier times out, because it cancels the
- * wait at the server; to a server without CANCEL_WAIT (torch 1.13 and 2.0) it makes a new
- * connection. If any other call times out, the client is broken. */
+ * If a request cannot be sent completely, or its reply cannot be received completely, the client is
+ * broken: every later call fails with the same code, and the client can only be closed. A broken
+ * client never reconnects. Typical codes are -ECONNRESET, -EPIPE, -EPROTO and -ETIMEDOUT.
+ *
+ * One kind of -ETIMEDOUT does not break the client: if a get, wait, multi_get, queue_pop or barrier
+ * times out while it waits, the client cancels the wait at the server and stays usable. A server of
+ * torch 1.13 or 2.0 cannot cancel a wait; the client closes the connection to such a server and
+ * makes a new one. */
 
 struct store_client; /* the TCP client; its first member is a struct store */
 
 enum store_protocol {
     STORE_PROTOCOL_MODERN, /* with VALIDATE and PING: torch 2.5 and later, and crun's server */
-    STORE_PROTOCOL_LEGACY, /* no handshake, and other opcodes: torch 1.13 and 2.0 */
-    STORE_PROTOCOL_PROBE,  /* unknown: the client finds out, and begins with the modern handshake */
+    STORE_PROTOCOL_LEGACY, /* without handshake, with opcodes of its own: torch 1.13 and 2.0 */
+    STORE_PROTOCOL_PROBE,  /* not known: the client finds out which, and tries MODERN first */
 };
 
 /* Connects to a server, makes the handshake and stores the client in *out. If the connection is
  * refused or reset, or the host name is unknown, the server may not be running yet: in these cases
- * the function tries again, with growing pauses, until the time is up. */
+ * the function tries again, with growing pauses, until the time is up. Returns 0, -ETIMEDOUT or
+ * another negative errno. */
 int store_client_connect(const char *host, uint16_t port, enum store_protocol protocol,
                          int64_t timeout_ms, struct store_client **out, struct cr_error *err);
 
@@ -214,8 +225,9 @@ static inline struct store *store_client_store(struct store_client *c) {
 /* Returns which protocol the server speaks: "modern", "modern without ping" or "legacy". */
 const char *store_client_protocol(const struct store_client *c);
 
-/* Adds to a counter whose key is sent without the leading '/' that the client puts in front of
- * users' keys. torch counts joined workers in such a key, "init/". */
+/* Adds `delta` to a counter and sets *total to the sum, as store_add() does, but sends the key
+ * without the leading '/' that the client puts in front of users' keys. torch counts the workers
+ * that have connected under such a key, "init/". */
 int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int64_t delta,
                          int64_t timeout_ms, int64_t *total, struct cr_error *err);
 
@@ -223,19 +235,23 @@ static inline void store_client_close(struct store_client *c) { /* c may be NULL
     store_close(store_client_store(c));
 }
 
-/* Requests the statistics of a server of crun, over a new connection. Sets *text to the malloc'ed
- * JSON object that docs/protocols/store.md, section 6, describes, with a NUL byte behind it.
- * Returns 0 or a negative errno. A server of torch closes the connection on this request; in that
- * case the function returns -ECONNRESET. */
+/* Requests the statistics of a server of crun, over a new connection. Sets *text to a malloc'ed
+ * JSON object, which docs/protocols/store.md, section 6, describes, and *len to the number of its
+ * bytes. A NUL byte, which *len does not count, follows. Returns 0 or a negative errno: -ECONNRESET
+ * if the server is one of torch, which closes the connection on this request. */
 int store_client_stat(const char *host, uint16_t port, int64_t timeout_ms, char **text,
                       size_t *len, struct cr_error *err);
 
 /* ---- the file store ---- */
 
-/* Opens a store that is kept in a file. Any number of processes may share the file, also with
- * torch's FileStore, which uses the same format. Creates the file if it is missing. If world_size
- * >= 0 and world_size stores have been opened and closed, the last one to be closed removes the
- * file. Queues are not supported. */
+/* Opens a store whose keys are kept in a file, and creates the file if it does not exist. Any
+ * number of processes may use the same file at a time. Some of them may use torch's FileStore,
+ * because the format of the file is the same.
+ *
+ * `world_size` decides when the file is removed. If it is negative, the file is never removed.
+ * Otherwise, a store that is closed removes the file if no other store has the file open and at
+ * least world_size stores, this one included, have been closed. A file store has no queues:
+ * store_queue_push(), store_queue_pop() and store_queue_len() return -ENOTSUP. */
 int store_file_open(const char *path, int64_t world_size, struct store **out,
                     struct cr_error *err);
 

@@ -1,10 +1,9 @@
 /* Connects a client: makes attempts, each of one connection and one handshake, until an attempt
  * succeeds or the time is up.
  *
- * Another attempt follows if the server is not running yet (connection refused), if its queue of
- * new connections overflows (connection reset, perhaps in the middle of the handshake), or if its
- * name does not resolve yet. probe.c decides which handshake is tried next and what an answer
- * proves. */
+ * Another attempt follows if the server is not running yet (connection refused), if the server's
+ * queue of new connections is full (connection reset, perhaps in the middle of the handshake), or
+ * if the host name does not resolve yet. probe.c decides which handshake is tried next. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
@@ -19,8 +18,8 @@ static void pause_before_retry(struct store_backoff *backoff, int64_t deadline_m
     while (cr_monotonic_ms() < until) (void) poll(NULL, 0, cr_poll_timeout(until));
 }
 
-/* Sends CANCEL_WAIT, although no wait is pending, to a server that answered the legacy handshake.
- * Returns 0 and sets *byte to the reply, or returns a negative errno. */
+/* Sends CANCEL_WAIT to a server that has answered the legacy handshake; no wait is pending. Returns
+ * 0 and sets *byte to the reply, or returns a negative errno. */
 static int cancel_nothing(struct store_client *c, int64_t deadline_ms, uint8_t *byte) {
     struct store_encoder e = store_client_encoder(c);
     int rc = store_encode_plain(&e, STORE_OP_CANCEL_WAIT);
@@ -46,8 +45,8 @@ static enum store_probe_next confirm(struct store_client *c, struct store_probe 
 static enum store_probe_next attempt(struct store_client *c, struct store_probe *probe,
                                      int64_t deadline_ms, int *rc, struct cr_error *err) {
     int64_t until = cr_deadline_ms(store_probe_limit_ms(probe));
-    c->socket.peer[0] = '\0'; /* the connect sets it to the server's address; "" means not
-                               * connected */
+    c->socket.peer[0] = '\0'; /* store_client_shake() sets `peer` when it has connected; ""
+                               * afterwards means that it could not connect */
     *rc = store_client_shake(c, probe->how, until < deadline_ms ? until : deadline_ms, err);
     bool connected = c->socket.peer[0] != '\0';
     enum store_probe_next next =

@@ -1,14 +1,16 @@
-/* Sends one request and receives its reply, and keeps the state of the client if that fails:
+/* Sends one request and receives its reply. An error in this exchange changes the state of the
+ * client:
  *
  *   usable ──any error, or time up in the middle of a reply──▶ broken, for good
  *   usable ──time up in WAIT or BARRIER──▶ CANCEL_WAIT ──"01" or "00 01"──▶ usable
  *                                             └─anything else──▶ broken
  *
- * A server of torch 1.13 or 2.0 has no CANCEL_WAIT. It would answer a wait that the client has
- * given up when the key is set, in between the replies to later requests. With such a server the
- * client closes the connection and makes a new one. That loses no request, although SET and other
- * requests have no reply: before each WAIT the client sends a CHECK (wait_keys() in tcp_client.c),
- * and the reply to the CHECK proves that the server has carried out all requests before it. */
+ * A server of torch 1.13 or 2.0 has no CANCEL_WAIT. It answers a wait when the key is set, even if
+ * the client has given up the wait; the client could take this answer for the reply to a later
+ * request. Therefore the client closes the connection to such a server and makes a new one. No
+ * request is lost with the old connection, although SET and other requests have no reply: before
+ * each WAIT the client sends a CHECK (wait_keys() in tcp_client.c), and the reply to the CHECK
+ * proves that the server has carried out all requests before the CHECK. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"
@@ -30,8 +32,8 @@ static const char *reason_of(int code) {
     return code == -ECONNRESET ? "the server closed the connection" : strerror(-code);
 }
 
-/* Makes the client broken: stores the error, with which every later call fails, and closes the
- * connection at once, so that the server frees its side. Returns `code`. */
+/* Makes the client broken: stores the error in c->broken, so that every later call fails with it,
+ * and closes the connection. Returns `code`. */
 static int break_client(struct store_client *c, const struct store_call *call, int code,
                         const char *reason, struct cr_error *err) {
     char what[STORE_CALL_TEXT_MAX];

@@ -22,20 +22,21 @@ static bool same(const void *a, size_t a_len, const void *b, size_t b_len) {
     return a_len == b_len && (a_len == 0 || memcmp(a, b, a_len) == 0);
 }
 
-/* One call of append: its arguments, and the key's value as last read. */
+/* One call of append: its arguments, and the key's value as last read */
 struct append {
     struct store *store;
     struct store_bytes key;
     struct store_bytes value; /* bytes to append */
     int64_t deadline_ms;
     struct cr_buffer next; /* desired value of the next compare_set */
-    void *seen;            /* value that the key was last seen to have, malloc'ed; empty if the key
-                            * was missing */
+    void *seen;            /* value of the key according to the last reply, malloc'ed; seen_len is 0
+                            * if the key did not exist */
     size_t seen_len;
     struct cr_error *err;
 };
 
-/* Sets the key to a->next if its value is `expected`. Stores the reply in *held. */
+/* Sends a compare_set, which sets the key to a->next if the key's value is `expected`. Sets *held
+ * to the reply, malloc'ed. */
 static int swap(struct append *a, struct store_bytes expected, void **held, size_t *held_len) {
     struct store_swap request = {a->key, expected, {a->next.data, a->next.len}};
     int64_t left_ms = cr_time_left_ms(a->deadline_ms);
@@ -46,11 +47,14 @@ static int fail_memory(const struct append *a) {
     return cr_fail(a->err, -ENOMEM, "append: out of memory");
 }
 
-/* Reads the key's value into a->seen without waiting for a missing key, which get would do. It
- * sends a compare_set whose expected and desired values are equal, so no value changes. The reply
- * is the key's value, or the expected value if the key is missing. So that the two can be told
- * apart, the expected value is one that the key hardly has. If the key has it nevertheless, a->seen
- * is wrong, the next compare_set sets nothing, and its reply is the right value. */
+/* Sets a->seen to the key's value, and a->seen_len to its length, or to 0 if the key does not
+ * exist. A get would wait for a key that does not exist. Therefore this function sends a
+ * compare_set with the same bytes as expected and desired value, which changes no value. The reply
+ * is the key's value, or the expected value if the key does not exist. The expected value is
+ * a->value followed by "?", which the key is unlikely to have, so a reply with these bytes counts
+ * as "does not exist". If the key has exactly these bytes, that is wrong, but harmless:
+ * try_append() then expects an empty value, so it sets nothing and receives the key's value as its
+ * reply. */
 static int read_value(struct append *a) {
     if (joined(&a->next, a->value, STORE_BYTES("?")) < 0) return fail_memory(a);
     int rc = swap(a, (struct store_bytes){a->next.data, a->next.len}, &a->seen, &a->seen_len);
@@ -58,8 +62,8 @@ static int read_value(struct append *a) {
     return rc;
 }
 
-/* Tries once to append. Returns 1 if the bytes are appended; 0 if the key had another value than
- * a->seen, which is now its newest value; or a negative errno. */
+/* Tries once to append. Returns 1 if the bytes are appended; 0 if the key's value was not a->seen,
+ * and sets a->seen to the key's present value; or a negative errno. */
 static int try_append(struct append *a) {
     struct store_bytes seen = {a->seen, a->seen_len};
     void *held = NULL;
@@ -68,10 +72,10 @@ static int try_append(struct append *a) {
     int rc = swap(a, seen, &held, &held_len);
     if (rc < 0) return rc;
     bool done = same(held, held_len, a->next.data, a->next.len);
-    /* If the key does not exist and the expected value is not empty, compare_set sets nothing and
-     * replies with the expected value. If the key existed and had the expected value, it would have
-     * been set, and the reply would be the desired value. So a reply that is the expected value and
-     * not the desired one means that the key does not exist: the next attempt expects an empty
+    /* compare_set replies with the desired value if it has set the key; with the key's value if
+     * that differs from the expected value; and with the expected value if the key does not exist
+     * and the expected value is not empty. So a reply that is the expected value and not the
+     * desired one means that the key does not exist. The next attempt then expects an empty
      * value. */
     bool vanished = !done && same(held, held_len, seen.data, seen.len);
     free(a->seen);
@@ -81,10 +85,11 @@ static int try_append(struct append *a) {
 }
 
 /* Appends by compare_set: reads the value, and tries again as long as another client changes the
- * key between the read and the compare_set. compare_set replies with the desired value if it has
- * set the key, but also if the key has that value already. So if another client appends equal bytes
- * to the same value in that time, both clients see success, and the bytes are appended only once. A
- * server that has the operation append avoids this. */
+ * key between the read and the compare_set. This goes wrong in one case. compare_set replies with
+ * the desired value if it has set the key, but also if the key has the desired value already. So if
+ * two clients append equal bytes to the same old value at the same time, both receive this reply,
+ * but the bytes are appended only once. A server that has the operation append does not have this
+ * problem. */
 static int append_loop(struct append *a) {
     int rc = read_value(a);
     while (rc == 0) {

@@ -1,6 +1,6 @@
-/* Implements operations of a store by other operations, as torch's base class Store does. The TCP
- * client uses these functions when the server lacks an operation. The file store uses all of them
- * but append. */
+/* Each function of this header implements one operation of a store by other operations of the same
+ * store, as torch's base class Store does. The TCP client calls such a function if the server lacks
+ * the operation. The file store uses all of these functions except store_fallback_append(). */
 #ifndef STORE_CLIENT_FALLBACK_H
 #define STORE_CLIENT_FALLBACK_H
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Compares keys by length, then by bytes. The tree needs a total order; it does not matter which
- * one. */
+/* Compares keys by length, then by bytes. The tree needs a total order of the keys, but no
+ * particular one. */
 static int compare(const void *a, const void *b) {
     const struct store_bytes *x = a, *y = b;
     if (x->len != y->len) return x->len < y->len ? -1 : 1;
@@ -26,7 +26,8 @@ const struct store_bytes *store_file_keys_find(const struct store_file_keys *key
     return k == NULL ? NULL : &k->value;
 }
 
-/* Returns a malloc'ed copy, also of an empty string, or NULL if memory is short. */
+/* Returns a malloc'ed copy of the bytes, or NULL if memory is short. The copy of an empty byte
+ * string is not NULL. */
 static void *copy_of(struct store_bytes bytes) {
     void *copy = malloc(bytes.len + 1);
     if (copy != NULL && bytes.len > 0) memcpy(copy, bytes.data, bytes.len);
@@ -80,7 +81,8 @@ void store_file_keys_remove(struct store_file_keys *keys, struct store_bytes key
     free_key(k);
 }
 
-/* does not free the item: the caller frees all items through the list of keys */
+/* Callback of tdestroy(), which calls it for each item. It frees nothing, because
+ * store_file_keys_clear() frees all items itself. */
 static void keep_item(void *item) { (void) item; }
 
 void store_file_keys_clear(struct store_file_keys *keys) {

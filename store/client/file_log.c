@@ -13,8 +13,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-/* pause in ms between two attempts to lock. flock(2) has no timeout, so it is called with LOCK_NB
- * again and again. */
+/* pause in ms between two attempts to lock the file; flock(2) has no timeout, so lock() calls it
+ * with LOCK_NB until it succeeds or the deadline has passed */
 #define LOCK_AGAIN_MS 2
 #define FILE_MAX      ((off_t) 4 << 30) /* largest file size in bytes; a larger file is refused with
                                          * -EFBIG */
@@ -84,16 +84,16 @@ static int read_new(struct store_file_access *a, size_t len) {
                           log->replayed + (off_t) log->record.len);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return cr_fail_errno(a->err, "read the store file '%s'", log->path);
-        /* another process has made the file shorter; catch_up() detects that in the next access */
+        /* the file has become shorter since fstat(); catch_up() notices this in the next access */
         if (n == 0) break;
         log->record.len += (size_t) n;
     }
     return 0;
 }
 
-/* Reads and replays the records that were appended since the last access. If the last record is
- * incomplete, it returns an error: this process holds the lock, so no other process can be in the
- * middle of writing the record. */
+/* Reads the records that were appended since this store's previous access, and applies them to
+ * log->keys. Returns 0 or a negative errno; -EBADMSG if the last record is incomplete. Such a
+ * record is damaged: this process holds the lock, so no other process is writing the record now. */
 static int catch_up(struct store_file_access *a) {
     struct store_file_log *log = a->log;
     struct stat st;
@@ -172,9 +172,9 @@ static int put_field(struct cr_buffer *b, struct store_bytes prefix, struct stor
     return rc < 0 ? rc : cr_buffer_append(b, data.data, data.len);
 }
 
-/* Writes log->record at the end of the file. If only a part of it can be written, the file is cut
- * to its old length, because an incomplete record would make the file unusable for all
- * processes. */
+/* Writes log->record at the end of the file. Returns 0 or a negative errno. If a write fails, the
+ * function truncates the file to its old length: an incomplete record at the end would make the
+ * file unusable for all processes. */
 static int write_record(struct store_file_access *a) {
     const struct cr_buffer *b = &a->log->record;
     size_t done = 0;

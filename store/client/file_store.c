@@ -3,12 +3,12 @@
  *
  * Two counters in the file decide which store removes the file. A store adds 1 to "refcount/" when
  * it is opened. When it is closed, it adds 1 to "cleanup/" and subtracts 1 from "refcount/". If
- * "cleanup/" has then reached world_size and "refcount/" is 0, the store removes the file. torch
- * 1.13 counts "cleanup/" only; that suffices while all stores of the file are of that release.
+ * "cleanup/" has then reached world_size and "refcount/" is 0, this store removes the file. A store
+ * of torch 1.13 counts only "cleanup/", which suffices if all stores of the file are of that
+ * release.
  *
- * A store that waits is woken by inotify when the file changes. A network file system does not
- * report changes that other hosts make, so a waiting store also reads the file every
- * LOOK_AGAIN_MS. */
+ * inotify wakes a waiting store when the file changes. A network file system does not report
+ * changes that other hosts make, so a waiting store also reads the file every LOOK_AGAIN_MS. */
 #include "store/client/client.h"
 #include "store/client/fallback.h"
 #include "store/client/file_log.h"
@@ -53,8 +53,8 @@ static const struct store_bytes *find(const struct file_store *f, struct store_b
 
 /* ---- keys and values ---- */
 
-/* Returns a malloc'ed block with "/" and the key, and sets *raw to these bytes. Returns NULL if
- * memory is short. */
+/* Returns a malloc'ed block that contains "/" and then the key, and sets *raw to the bytes of the
+ * block. Returns NULL if memory is short. */
 static void *raw_key(struct store_bytes key, struct store_bytes *raw) {
     char *block = malloc(key.len + 1);
     if (block == NULL) return NULL;
@@ -89,8 +89,9 @@ static int file_set(struct store *s, struct store_bytes key, struct store_bytes 
     return rc;
 }
 
-/* Reads a counter as torch does: white space, a sign, and digits; text behind the digits is
- * ignored. A missing counter is 0. */
+/* Sets *out to the number in the value of a counter. Reads the number as torch does: white space, a
+ * sign, and digits; bytes after the digits are ignored. `value` is NULL if the counter does not
+ * exist; it then counts as 0. Returns 0, or -EINVAL if the value does not begin with a number. */
 static int read_counter(const struct store_file_access *a, const struct store_bytes *value,
                         int64_t *out) {
     char text[32] = "", *end = text;
@@ -133,8 +134,9 @@ static int file_add(struct store *s, struct store_bytes key, int64_t delta, int6
     return rc;
 }
 
-/* Appends while the lock is held, so no other process can change the key between reading the old
- * value and writing the new one. */
+/* Appends `value` to the value of the key. The access `a` holds the exclusive lock of the file, so
+ * no other process can change the key between the reading of its old value and the writing of its
+ * new one. */
 static int append_raw(struct store_file_access *a, struct store_bytes raw,
                       struct store_bytes value) {
     const struct store_bytes *held = store_file_keys_find(&a->log->keys, raw);
@@ -211,7 +213,8 @@ static int file_delete(struct store *s, struct store_bytes key, int64_t timeout_
 
 /* ---- reading and waiting ---- */
 
-/* Replays the records that other processes have appended. */
+/* Reads into memory the records that other processes have appended. Returns 0 or a negative
+ * errno. */
 static int refresh(struct file_store *f, int64_t deadline_ms, struct cr_error *err) {
     struct store_file_access a;
     int rc = store_file_begin_read(&a, &f->log, deadline_ms, err);
@@ -219,7 +222,8 @@ static int refresh(struct file_store *f, int64_t deadline_ms, struct cr_error *e
     return rc;
 }
 
-/* Waits until inotify reports a change of the file, but at most LOOK_AGAIN_MS. */
+/* Waits until inotify reports a change of the file, until LOOK_AGAIN_MS have passed, or until the
+ * deadline. */
 static void await_change(struct file_store *f, int64_t deadline_ms) {
     int64_t until = cr_deadline_ms(LOOK_AGAIN_MS);
     if (until > deadline_ms) until = deadline_ms;
@@ -227,7 +231,7 @@ static void await_change(struct file_store *f, int64_t deadline_ms) {
     if (poll(&p, 1, cr_poll_timeout(until)) <= 0) return;
     char events[4096];
     while (read(f->watch, events, sizeof(events)) > 0) {
-    } /* the events are not evaluated: the next replay finds what has changed */
+    } /* the events are only discarded: the next access finds out what has changed */
 }
 
 static bool exist(const struct file_store *f, const struct store_bytes *raws, size_t count) {
@@ -372,8 +376,9 @@ static bool is_removable(const struct file_store *f, struct store_file_access *a
     return f->world_size >= 0 && clean_ups >= f->world_size && references <= 0;
 }
 
-/* Updates the counters when the store is closed, and removes the file if no other store needs it.
- * Errors are ignored, as in torch: a file that is missing or damaged is left as it is. */
+/* Call this when the store is closed. It updates the counters, and removes the file if no other
+ * store needs the file. Errors are ignored, as in torch: a file that is missing or damaged is left
+ * as it is. */
 static void sign_off(struct file_store *f) {
     struct store_file_access a;
     int64_t total;
@@ -426,8 +431,9 @@ static int sign_on(struct file_store *f, struct cr_error *err) {
     return rc;
 }
 
-/* Returns an inotify descriptor that reports changes of the file, which must exist; or -1. Without
- * inotify, a waiting store still reads the file every LOOK_AGAIN_MS. */
+/* Returns an inotify descriptor that reports changes of the file, which must exist; or -1 if
+ * inotify is not available. Without inotify, a waiting store still reads the file every
+ * LOOK_AGAIN_MS. */
 static int watch_file(const char *path) {
     int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (fd >= 0) (void) inotify_add_watch(fd, path, IN_MODIFY);

@@ -1,5 +1,5 @@
-/* The layer of the client just above its socket: it makes one connection with one handshake, and
- * receives one reply. */
+/* The layer of the TCP client above socket.c: makes one connection and a handshake on it; sends a
+ * request; receives one reply. */
 #include "store/client/tcp_client_internal.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Decides which protocol a server speaks by its answers to the attempts so far. probe.h has the
+/* Decides which handshake to try next, by the server's answers to the earlier ones. probe.h has the
  * diagram. Pure: no I/O. */
 #include "store/client/probe.h"
 
@@ -150,8 +150,8 @@ int store_server_has(enum store_handshake how, const int8_t known[STORE_OP_COUNT
                      enum store_op op) {
     if (how == STORE_SHAKE_LEGACY) {
         int code = store_op_code(STORE_DIALECT_LEGACY, op);
-        /* legacy opcodes above STORE_LEGACY_FIRST_MAX were in snapshots of torch, but in no
-         * release, so a legacy server is assumed to lack these operations */
+        /* opcodes above STORE_LEGACY_FIRST_MAX were only in development snapshots of torch, so this
+         * function assumes that a legacy server lacks their operations */
         return code >= 0 && code <= STORE_LEGACY_FIRST_MAX;
     }
     enum store_op q = store_question(op);
@@ -171,8 +171,9 @@ int store_question_encode(enum store_op question, struct cr_buffer *out) {
 
 enum store_reply store_question_reply(enum store_op question, int nth) {
     if (question != STORE_OP_BARRIER)
-        /* The reply to QUEUE_LEN is a number. The reply to LIST_KEYS is the number of keys and the
-         * keys; the number is enough to know that the server has the operation. */
+        /* QUEUE_LEN and LIST_KEYS: the first field of the reply is a number, and this number proves
+         * that the server has the operation. The client does not read the keys that follow the
+         * number in a reply to LIST_KEYS. */
         return nth == 0 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
     return nth == 0 ? STORE_REPLY_BYTE : nth == 1 ? STORE_REPLY_NUMBER : STORE_REPLY_NONE;
 }

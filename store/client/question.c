@@ -28,8 +28,8 @@ static int ask_over(struct store_client *probe, enum store_op question, int64_t 
     return rc < 0 ? rc : receive_answers(probe, question, deadline_ms);
 }
 
-/* Tries the operation on a new connection. Returns 1 if the server answers, 0 if the server closes
- * the connection, or a negative errno with err set. */
+/* Tries the operation on a new connection. Returns 1 if the server replies, 0 if the server closes
+ * the connection after the handshake, or a negative errno and sets err. */
 static int ask(struct store_client *c, enum store_op question, struct cr_error *err) {
     struct store_client probe = {.socket.fd = -1, .port = c->port};
     struct cr_error why = {0};
@@ -49,7 +49,8 @@ static int ask(struct store_client *c, enum store_op question, struct cr_error *
 int store_client_has(struct store_client *c, enum store_op op, struct cr_error *err) {
     int has = store_server_has(c->handshake, c->known, op);
     if (has >= 0) return has;
-    /* the client is broken: 1 lets the caller send its request, which fails with the reason */
+    /* The client is broken. After the result 1 the caller sends its request, and that call fails
+     * with the error in c->broken. */
     if (c->broken.code != 0) return 1;
     enum store_op question = store_question(op);
     int rc = ask(c, question, err);

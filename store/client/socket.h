@@ -1,6 +1,6 @@
-/* One TCP connection whose calls have deadlines. The socket is non-blocking; the calls wait in
- * poll(2). This code also runs in worker processes, so it never causes SIGPIPE (MSG_NOSIGNAL), and
- * its descriptor is close-on-exec. */
+/* One TCP connection, and functions with deadlines for it. The socket is non-blocking; the
+ * functions wait in poll(2). This code also runs in worker processes. Therefore sending never
+ * causes SIGPIPE (MSG_NOSIGNAL), and the socket's descriptor is close-on-exec. */
 #ifndef STORE_CLIENT_SOCKET_H
 #define STORE_CLIENT_SOCKET_H
 
@@ -15,7 +15,7 @@
 struct store_socket {
     int fd;             /* -1 = not connected */
     /* true if the last receive filled its buffer: more bytes have probably arrived, so the next
-     * receive calls recv() without poll() before it */
+     * store_socket_receive() calls recv() without poll() before it */
     bool probably_more;
     char peer[CR_ADDRESS_MAX];
 };

@@ -1,5 +1,5 @@
-/* Requests the statistics of a server of crun, by an operation of the dialect that only crun's
- * servers know. */
+/* Requests the statistics of a server of crun. The request belongs to the administration dialect,
+ * which only crun's servers know. */
 #include "store/client/tcp_client_internal.h"
 
 #include "base/clock.h"

@@ -28,8 +28,9 @@ static struct store_call new_call(enum store_op op, const struct store_bytes *ke
                                .deadline_ms = cr_deadline_ms(timeout_ms)};
 }
 
-/* Returns the call with a deadline that is at least STORE_GRACE_MS away. Use it for an exchange
- * that the server answers at once, because the time of the user's call may be up. */
+/* Returns a copy of `call` whose deadline is at least STORE_GRACE_MS from now. Use the copy for an
+ * exchange that the server answers at once: it shall succeed even if the timeout of the user's call
+ * has just passed. */
 static struct store_call with_grace(struct store_call call) {
     int64_t grace = cr_deadline_ms(STORE_GRACE_MS);
     if (call.deadline_ms < grace) call.deadline_ms = grace;
@@ -131,8 +132,8 @@ int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int
     return add_with_prefix(c, STORE_BYTES(""), raw_key, delta, timeout_ms, total, err);
 }
 
-/* Call this with the result `rc` of an exchange. If `rc` is 0, it moves the value of the reply to
- * *value and *len. In any case it frees the reply. Returns `rc`, or -ENOMEM. */
+/* Call this with the result `rc` of an exchange. If `rc` is 0, the function moves the value of the
+ * reply to *value and its length to *len. In any case it frees `a`. Returns `rc`, or -ENOMEM. */
 static int take_value(struct store_answer *a, int rc, void **value, size_t *len,
                       struct cr_error *err) {
     if (rc == 0 && store_answer_take_value(a, value, len) < 0)
@@ -199,11 +200,11 @@ static int client_num_keys(struct store *s, int64_t timeout_ms, int64_t *count,
 
 /* ---- waiting ---- */
 
-/* Waits until all of call->keys exist. If the call has no time to wait, it sends CHECK instead,
- * once. A legacy server gets a CHECK before the WAIT, for two reasons. The WAIT is not needed if
- * the keys exist, and to cancel it would cost the connection. And the reply to CHECK proves that
- * the server has carried out all earlier requests, so that none is lost with the connection
- * (exchange.c). */
+/* Waits until all of call->keys exist. If call->timeout_ms is 0, the function sends a CHECK instead
+ * of a WAIT. To a legacy server it sends a CHECK before the WAIT, for two reasons. First, if all
+ * keys exist, no WAIT is needed; a WAIT at a legacy server can be ended only by closing the
+ * connection. Second, the reply to the CHECK proves that the server has carried out all earlier
+ * requests, so that none of them is lost if the connection is closed (exchange.c). */
 static int wait_keys(struct store_client *c, const struct store_call *call, struct cr_error *err) {
     bool legacy = store_client_dialect(c) != STORE_DIALECT_MODERN;
     if (call->timeout_ms <= 0 || legacy) {
@@ -306,10 +307,10 @@ static int fail_empty(const struct store_call *call, const char *why, struct cr_
     return cr_fail(err, -ENOENT, "%s: %s", what, why);
 }
 
-/* Pops an element, and waits for one if the queue is empty. Between the end of the wait and the pop
- * another client may take the element; then this client waits again. The number of rounds is
- * limited: if a key has the same name as the queue, the server ends each WAIT at once, although the
- * queue is empty. */
+/* Pops an element; if the queue is empty, waits and tries again. Another client may pop the element
+ * between the end of the wait and the pop; then this client waits again. The number of attempts is
+ * limited because of one case: if a key has the same name as the queue, the server ends each WAIT
+ * at once, although the queue is empty. */
 static int client_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,
                             void **value, size_t *len, struct cr_error *err) {
     static const char always_empty[] =

@@ -20,19 +20,20 @@ struct store_client {
     struct store store;
     struct store_socket socket;
     enum store_handshake handshake; /* the handshake that the server accepted */
-    char host[CR_HOST_MAX];         /* host name of the server; question.c and exchange.c connect to
-                                     * it again */
+    char host[CR_HOST_MAX];         /* host name of the server; question.c and exchange.c use it for
+                                     * new connections */
     uint16_t port;
-    struct cr_error broken;         /* error that broke the client; its code is 0 while the client
-                                     * is usable */
+    struct cr_error broken;         /* error that broke the client; broken.code is 0 while the
+                                     * client is usable */
     struct cr_buffer request;       /* bytes of the current request */
-    /* indexed by operation: 1 = the server has the operation, -1 = it lacks it, 0 = not known */
+    /* indexed by operation: 1 = the server has the operation, -1 = the server lacks the operation,
+     * 0 = not known */
     int8_t known[STORE_OP_COUNT];
 };
 
 /* ---- tcp_client.c ---- */
 
-/* public, so that tests can make a client of a socket pair */
+/* not static, because tests use it to make a client from one end of a socket pair */
 extern const struct store_ops store_client_ops;
 
 /* ---- handshake.c ---- */
@@ -54,34 +55,35 @@ int store_client_receive(struct store_client *c, struct store_answer *a, int64_t
 int store_client_shake(struct store_client *c, enum store_handshake how, int64_t deadline_ms,
                        struct cr_error *err);
 
-/* Call this when a handshake has failed with `rc`. It closes the connection, sets err and returns
- * `rc`. */
+/* Call this when a handshake has failed with `rc`. The function closes the connection, sets err and
+ * returns `rc`. */
 int store_client_fail_shake(struct store_client *c, int rc, struct cr_error *err);
 
 /* ---- connect.c ---- */
 
-/* Connects and makes the handshake; tries again until the deadline. Returns 0 or a negative errno
- * and sets err. */
+/* Connects and makes the handshake. If that fails, but a later attempt may succeed, tries again
+ * until the deadline. Returns 0 or a negative errno and sets err. */
 int store_client_connect_until(struct store_client *c, enum store_protocol protocol,
                                int64_t deadline_ms, struct cr_error *err);
 
 /* ---- question.c ---- */
 
-/* Returns 1 if the server has the operation, 0 if it lacks it, or a negative errno. Releases of
- * torch differ in their operations. If c->known does not say it, the client tries the operation
- * over a new connection and stores the result in c->known. */
+/* Returns 1 if the server has the operation, 0 if the server lacks it, or a negative errno and sets
+ * err. Some operations are not in all releases of torch. If c->known has no result for such an
+ * operation yet, the client tries it over a new connection, and stores the result in c->known. If
+ * the client is broken, the function returns 1 instead of trying. */
 int store_client_has(struct store_client *c, enum store_op op, struct cr_error *err);
 
 /* ---- exchange.c ---- */
 
 struct store_call {
     enum store_op op;
-    const struct store_bytes *keys; /* keys of the request, as error texts name them */
+    const struct store_bytes *keys; /* keys of the request; error texts name them */
     size_t key_count;
     struct store_bytes tail; /* value that is sent after c->request; empty if the request has
                               * none */
     size_t item_count;       /* number of values in the reply; only for MULTI_GET */
-    int64_t timeout_ms;      /* timeout in ms that the user gave, as error texts name it */
+    int64_t timeout_ms;      /* timeout in ms of the user's call; error texts name it */
     int64_t deadline_ms;
 };
 
@@ -90,9 +92,9 @@ struct store_call {
 int store_client_exchange(struct store_client *c, const struct store_call *call,
                           struct store_answer *a, struct cr_error *err);
 
-/* Sends c->request, a WAIT or BARRIER, and receives its reply. If the time is up, it cancels the
- * wait at the server and returns -ETIMEDOUT; the client stays usable. After any other error the
- * client is broken. */
+/* Sends c->request, which is a WAIT or BARRIER, and receives its reply. If the time is up, the
+ * function cancels the wait at the server and returns -ETIMEDOUT; the client stays usable. After
+ * any other error the client is broken. */
 int store_client_exchange_wait(struct store_client *c, const struct store_call *call,
                                struct cr_error *err);
 

@@ -15,8 +15,8 @@ extern const struct cr_command command_serve, command_get, command_set, command_
 
 /* ---- target.c: the store at HOST:PORT to which a command connects ---- */
 
-/* The options of every command but serve. `seconds` is the default of --timeout as text; NULL means
- * no limit by default. */
+/* The options of every command except serve. `seconds` is the default of --timeout as text, or NULL
+ * if there is no time limit by default. */
 enum { TARGET_JSON, TARGET_TIMEOUT, TARGET_HELP, TARGET_OPTION_COUNT };
 #define TARGET_OPTIONS(seconds)                                                                    \
     {                                                                                              \
@@ -28,8 +28,8 @@ enum { TARGET_JSON, TARGET_TIMEOUT, TARGET_HELP, TARGET_OPTION_COUNT };
         [TARGET_HELP] = CR_OPTION_HELP,                                                            \
     }
 
-/* Number of arguments after which all words are arguments: HOST:PORT and the first key. So a value
- * that follows may begin with dashes. */
+/* After this many arguments (HOST:PORT and the first key), no word is parsed as an option. So a
+ * value that follows may begin with dashes. */
 #define TARGET_OPTIONS_END_AFTER 2
 
 struct command_target {
@@ -37,10 +37,10 @@ struct command_target {
     struct cr_endpoint endpoint;
     int64_t timeout_ms;  /* value of --timeout, or its default, in ms; CR_FOREVER if there is no
                           * limit */
-    bool is_limited;     /* true if --timeout was given and is not 0: it then limits the whole
-                          * command, connecting included */
-    /* if is_limited: the moment at which the command must end, set by command_open(); else
-     * CR_FOREVER */
+    bool is_limited;     /* true if --timeout was given and is not 0. The timeout then limits the
+                          * whole command, connecting included. */
+    /* the moment at which the command must end, which command_open() sets; CR_FOREVER if
+     * `is_limited` is false */
     int64_t deadline_ms;
     bool json;
     char **args; /* the arguments after HOST:PORT */
@@ -56,12 +56,14 @@ int command_read_target(const struct cr_command *command, const struct cr_comman
  * NULL. */
 struct store *command_open(struct command_target *target);
 
-/* Call this in a command that checks nothing between command_read_target() and command_open(): it
- * calls both. On error it prints the reason, sets *status to the exit status and returns NULL. */
+/* Calls command_read_target() and command_open(). Use this function in a command that has nothing
+ * to check between these two calls. On error it prints the reason, sets *status to the exit status
+ * and returns NULL. */
 struct store *command_begin(const struct cr_command *command, const struct cr_command_line *line,
                             struct command_target *target, int *status);
 
-/* Returns how many milliseconds the next call of the store may take. */
+/* Returns how many ms the next call of a store function may take, or CR_FOREVER if there is no
+ * limit. */
 int64_t command_time_left_ms(const struct command_target *target);
 
 /* Formats "HOST:PORT", or "[ADDRESS]:PORT" for IPv6, and returns `out`. */

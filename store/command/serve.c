@@ -94,7 +94,8 @@ static int parse_size(const char *text, int64_t max, int64_t *out) {
  * reason and returns the exit status. */
 static int read_number(const struct cr_command *command, const struct number *n, const char *text,
                        int64_t *out) {
-    *out = 0; /* for an option that was not given, 0 stands for the server's default */
+    *out = 0; /* if the option was not given, *out stays 0, for which the server takes its
+               * default */
     if (text == NULL) return 0;
     int rc = n->is_size ? parse_size(text, n->max, out) : cr_parse_i64(text, n->min, n->max, out);
     if (rc == 0) return 0;
@@ -116,8 +117,8 @@ static int announce_and_serve(struct store_server *server, const struct store_sp
         return CR_EXIT_FAILED;
     }
     cr_notify("READY=1");
-    /* from now on logging never waits for stderr: if a pipe there is full, clients are served
-     * without delay */
+    /* from now on, logging never waits for stderr, so that a full pipe there does not delay
+     * clients */
     cr_log_never_wait();
     cr_info("store %s, pid %d, serves on %s", CRUN_VERSION, (int) getpid(),
             store_space_address(space));
@@ -150,8 +151,8 @@ static int serve(const struct cr_command *command, const struct store_server_opt
         rc = announce_and_serve(server, space, ends);
     }
     store_server_stop(server);
-    /* from now on a second signal ends the process: cr_log_flush() below may wait forever for
-     * stderr */
+    /* the next cr_log_flush() may wait forever for stderr; so from now on the signals SIGTERM and
+     * SIGINT end the process */
     (void) pthread_sigmask(SIG_UNBLOCK, ends, NULL);
     cr_log_flush();
     return rc == 0 ? 0 : CR_EXIT_FAILED;

@@ -19,8 +19,9 @@ static int read_stdin(struct cr_buffer *b, struct cr_error *err) {
     }
 }
 
-/* Sets the key and waits until the server has carried that out. SET has no reply; so this function
- * then requests the number of keys, whose reply comes after the server has carried out the SET. */
+/* Sets the key and waits until the server has carried out the SET. SET has no reply. Therefore the
+ * function then requests the number of keys: the reply to this request proves that the server has
+ * carried out the SET. */
 static int set_and_confirm(struct store *s, const struct command_target *target,
                            struct store_bytes value, struct cr_error *err) {
     int64_t keys;

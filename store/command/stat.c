@@ -119,8 +119,8 @@ static int show(const struct command_target *target, const char *text, size_t le
     json_error_t why;
     json_t *stat = json_loadb(text, len, JSON_ALLOW_NUL, &why);
     if (stat == NULL) {
-        /* jansson also reports a failed allocation as a mistake in the text, so the message names
-         * both possible reasons. */
+        /* jansson reports a failed allocation as if the text were wrong, so the message names both
+         * possible reasons */
         (void) cr_fail(&err, -EPROTO,
                        "cannot read the store's answer: %s; it is not JSON, or memory is short",
                        why.text[0] != '\0' ? why.text : "no reason known");

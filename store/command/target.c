@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* time in ms to connect if --timeout is not given; it is not 0, because the server may be just
- * about to start */
+/* time limit in ms of connecting if --timeout is not given or 0; the client retries in this time,
+ * because the server may be just about to start */
 #define CONNECT_MS    3000
 #define TIMEOUT_S_MAX 1e9
 

@@ -1,11 +1,11 @@
 /* Counters. The server stores the number of an ADD or BARRIER as decimal text, as torch's servers
- * do, so that a GET of the key returns the same bytes as theirs. */
+ * do, so that a GET of the counter returns the same bytes as at a server of torch. */
 #include "store/keyspace/keyspace_internal.h"
 
 #include <string.h>
 
-/* longest value in bytes to which ADD can add: to search a longer value for its number would delay
- * other clients */
+/* longest value in bytes to which ADD can add. The search for the number in a longer value would
+ * delay other clients. */
 #define COUNTER_TEXT_MAX ((size_t) 64 << 10)
 #define DIGITS_MAX       19 /* digits of the largest int64_t */
 

@@ -1,5 +1,5 @@
 /* The parts of a key's entry besides its value: waits, watches and queue. Also, how many bytes an
- * entry and its parts count toward the memory limit. */
+ * entry and its parts count toward memory_max, the memory limit of a key space. */
 #ifndef STORE_KEYSPACE_KEY_ENTRY_H
 #define STORE_KEYSPACE_KEY_ENTRY_H
 
@@ -19,8 +19,8 @@ struct store_queued {
 
 TAILQ_HEAD(store_waiters, store_registration);
 
-/* The waits, watches and queue of one key. An entry has only a pointer to this struct, because most
- * keys need none of it. */
+/* The waits, watches and queue of one key. Most keys have none of these; therefore an entry
+ * contains only a pointer to this struct, which is NULL for such keys. */
 struct store_extra {
     struct store_waiters waiters;
     LIST_HEAD(, store_watch) watches;
@@ -28,7 +28,7 @@ struct store_extra {
     size_t queue_len;
 };
 
-/* Approximate number of bytes that each part counts toward memory_max: */
+/* Approximate number of bytes that an extra part and a queued value count toward memory_max: */
 #define STORE_MALLOC_OVERHEAD 16 /* bytes that malloc() adds to a block */
 #define STORE_EXTRA_COST      (sizeof(struct store_extra) + STORE_MALLOC_OVERHEAD)
 #define STORE_QUEUED_COST     (sizeof(struct store_queued) + STORE_MALLOC_OVERHEAD)
@@ -37,26 +37,26 @@ static inline size_t store_entry_cost(size_t key_len) {
     return sizeof(struct store_entry) + key_len + STORE_MALLOC_OVERHEAD + 2 * sizeof(void *);
 }
 
-/* Returns by how many bytes ks->memory grows if the extra part of `e` must be created; 0 if `e` has
- * it already. */
+/* Returns by how many bytes ks->memory grows when `e` gets an extra part; 0 if `e` has one
+ * already. */
 static inline size_t store_extra_cost(const struct store_entry *e) {
     return e->extra == NULL ? STORE_EXTRA_COST : 0;
 }
 
-/* Call this once in STORE_MERGE_AFTER times that a block is freed. It makes glibc merge the freed
- * small blocks, by allocating a large block. Without this call, glibc would merge all freed blocks
- * at the next request for a large block, which takes a third of a second after a million keys were
- * freed. */
+/* Makes glibc merge the small blocks that were freed, by allocating a large block. Call this
+ * whenever STORE_MERGE_AFTER blocks have been freed. Otherwise glibc merges all freed blocks at
+ * once at the next request for a large block, which takes a third of a second after a million keys
+ * were freed. */
 #define STORE_MERGE_AFTER 256u
 static inline void store_heap_merge(void) {
-    /* volatile: otherwise the compiler could drop malloc() and free() */
+    /* volatile, because the compiler could otherwise drop malloc() and free() */
     void *volatile large = malloc(4096);
     free(large);
 }
 
 /* Drops the reference of a key or a queue to a value. If an unsent reply still refers to the value,
- * the value stays counted in *memory until that reply is sent. Otherwise a client that does not
- * read its replies could make the server use more memory than memory_max. `v` may be NULL. */
+ * the value stays counted in *memory until this reply is sent. So a client that does not read its
+ * replies cannot make the server use more memory than memory_max. `v` may be NULL. */
 static inline void store_value_release(struct store_value *v, size_t *memory) {
     if (v == NULL) return;
     v->account = memory;

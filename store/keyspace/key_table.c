@@ -8,10 +8,10 @@
 #include <string.h>
 
 #define BUCKETS_MIN      16u
-/* Number of buckets that one rehash_step() moves. A table that has grown from n to 2n buckets grows
- * again after n more insertions at the earliest. Each insertion is preceded by a look-up, which
- * makes one step. So the move of n buckets, 4 at each step, ends after n/4 insertions, long before
- * the next growth. */
+/* Number of buckets that one rehash_step() moves. It must be large enough that all buckets are
+ * moved before the table grows again. A table that grows from n to 2n buckets grows again after n
+ * more insertions at the earliest. Each insertion is preceded by a look-up, which makes one step.
+ * So n buckets, 4 at each step, are moved after n/4 insertions. */
 #define BUCKETS_PER_STEP 4u
 
 /* ---- SipHash-1-3 (Aumasson, Bernstein) ---- */
@@ -102,8 +102,8 @@ static void rehash_start(struct store_key_table *t, size_t size) {
     t->moved = 0;
 }
 
-/* Returns the bucket of a hash. It is in the new array if rehash_step() has moved the old bucket
- * already, else in the old array. */
+/* Returns the bucket of a hash: a bucket of the new array if rehash_step() has already moved the
+ * old array's bucket of this hash, else a bucket of the old array. */
 static inline struct store_entry **bucket_of(struct store_key_table *t, uint32_t hash) {
     size_t i = hash & (t->sizes[0] - 1);
     if (t->buckets[1] == NULL || i >= t->moved) return &t->buckets[0][i];
@@ -164,8 +164,8 @@ struct store_entry *store_key_table_obtain(struct store_key_table *t, const void
 }
 
 /* Prefetches the buckets of all hashes, then the first entry of each bucket, then the value of each
- * such entry. One loop misses the cache once per key; as prefetches do not wait, the misses of one
- * loop overlap. */
+ * of these entries. Each loop causes up to one cache miss per key. A prefetch does not wait for
+ * memory, so the cache misses of one loop overlap. */
 void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count) {
     if (t->count == 0) return;
     for (size_t i = 0; i < count; i++) __builtin_prefetch(bucket_of(t, hashes[i]));
@@ -208,9 +208,10 @@ static uint32_t reversed(uint32_t x) {
 }
 
 /* The cursor is a position in the order of bit-reversed hashes. The low bits of a hash select its
- * bucket. So in this order the entries of one bucket are one contiguous range, and a table of
- * another size divides the same order into other ranges. Therefore growing, shrinking and moving to
- * a new array do not change which entries come after the cursor. */
+ * bucket. Reversed, they are the high bits, so in this order the entries of one bucket are one
+ * contiguous range. A table of another size divides the same order into other ranges. Therefore
+ * growing, shrinking and moving to a new array do not change which entries come after the
+ * cursor. */
 uint64_t store_key_table_scan(const struct store_key_table *t, uint64_t cursor,
                               void (*visit)(void *arg, struct store_entry *e), void *arg) {
     if (t->count == 0) return STORE_SCAN_END;

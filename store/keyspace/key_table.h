@@ -1,9 +1,10 @@
-/* The hash table of the key space: from keys to entries, with a list of entries per bucket.
+/* The hash table of the key space: a map from keys to entries, with a list of entries per bucket.
  *
  * The hash is SipHash with a random seed, so that a client cannot choose keys that all fall into
- * one bucket. When the table grows or shrinks, each look-up moves a few buckets, so that no single
- * request has to move a million keys: while a table grows to a million keys, no pause is longer
- * than 10 ms (docs/protocols/store.md, section 8). */
+ * one bucket. When the table grows or shrinks, its entries move to a new array of buckets. Each
+ * look-up moves only a few buckets, so that no single request has to move a million keys: while a
+ * table grows to a million keys, no pause is longer than 10 ms (docs/protocols/store.md, section
+ * 8). */
 #ifndef STORE_KEYSPACE_KEY_TABLE_H
 #define STORE_KEYSPACE_KEY_TABLE_H
 
@@ -25,7 +26,8 @@ struct store_entry {
 
 struct store_key_table {
     uint64_t seed[2];
-    /* while entries are moved: [0] is the old array and [1] the new one; otherwise [1] is NULL */
+    /* [0] is the array of buckets. While the table changes its size, [0] is the old array and [1]
+     * the new one; at other times [1] is NULL. */
     struct store_entry **buckets[2];
     size_t sizes[2];                 /* number of buckets in each array, a power of two */
     size_t moved;                    /* number of buckets of the old array that are moved already */
@@ -38,8 +40,8 @@ void store_key_table_init(struct store_key_table *t, const uint64_t seed[2]);
 void store_key_table_done(struct store_key_table *t); /* frees the arrays, not the entries */
 
 struct store_entry *store_key_table_find(struct store_key_table *t, const void *key, size_t len);
-/* Returns the entry of a key. If there is none, it inserts an entry whose `value` and `extra` are
- * NULL. Returns NULL if memory is short. */
+/* Returns the entry of a key. If the key has no entry, inserts an entry whose `value` and `extra`
+ * are NULL. Returns NULL if memory is short. */
 struct store_entry *store_key_table_obtain(struct store_key_table *t, const void *key, size_t len);
 
 /* ---- a look-up in steps, for a caller that looks up many keys ----
@@ -53,17 +55,17 @@ struct store_entry *store_key_table_find_hashed(struct store_key_table *t, uint3
                                                 const void *key, size_t len);
 struct store_entry *store_key_table_insert(struct store_key_table *t, uint32_t hash,
                                            const void *key, size_t len);
-/* Removes the entry from the table and frees it, but not its value and extra part. */
+/* Removes the entry from the table and frees the entry, but not the value and the extra part. */
 void store_key_table_remove(struct store_key_table *t, struct store_entry *e);
 
 /* Calls `visit` for every entry, in any order. `visit` must not change the table. */
 void store_key_table_each(const struct store_key_table *t,
                           void (*visit)(void *arg, struct store_entry *e), void *arg);
 
-/* Calls `visit` for the entries of a few buckets, beginning at the cursor, and returns the next
- * cursor, or STORE_SCAN_END after the last entry. The first cursor is 0. The table may change
- * between two calls: an entry that is in the table during the whole scan is visited exactly once,
- * any other entry at most once. */
+/* Calls `visit` for the entries of a few buckets, beginning at the cursor. Returns the cursor for
+ * the next call, or STORE_SCAN_END if all entries have been visited. The first call gets the cursor
+ * 0. The table may change between two calls: an entry that is in the table from the first call to
+ * the last is visited exactly once, any other entry at most once. */
 #define STORE_SCAN_END (UINT64_C(1) << 32)
 uint64_t store_key_table_scan(const struct store_key_table *t, uint64_t cursor,
                               void (*visit)(void *arg, struct store_entry *e), void *arg);

@@ -26,8 +26,8 @@ static int reply_value(struct store_operation *op, struct store_value *v) {
     return replied(op, store_output_value(&op->session->out, v));
 }
 
-/* Checks that a reply of `len` bytes fits under the memory limit, because the whole reply is in
- * memory before it is sent. Replies of up to STORE_REPLY_FREE bytes always fit. */
+/* Checks that a reply of `len` bytes fits under the memory limit; the whole reply is in memory
+ * before it is sent. Replies of up to STORE_REPLY_FREE bytes always fit. Returns 0 or -ENOSPC. */
 static int afford_reply(struct store_operation *op, size_t len) {
     return len <= STORE_REPLY_FREE ? 0 : store_afford(op, len);
 }
@@ -70,13 +70,14 @@ static int apply_compare_set(struct store_operation *op) {
     if (held != NULL && !holds(held, r->expected)) return reply_value(op, held);
     int rc = store_write_key(op, r->key, r->value, r->block);
     if (rc < 0) return rc;
-    /* refers to the new value in the reply instead of copying it */
+    /* a value that was received into a block is big: apply_get() lets the reply refer to it, so
+     * that it is not copied */
     if (r->block != NULL) return apply_get(op);
     return reply_bytes(op, r->value);
 }
 
-/* Sets *total to the counter of the entry plus delta, but does not write it. A missing key counts
- * as 0. Overflow wraps around. */
+/* Sets *total to the entry's counter plus `delta`, but does not change the counter. If the entry
+ * has no value, the counter is 0. Overflow wraps around. */
 static int count_up(struct store_operation *op, const struct store_entry *e, int64_t delta,
                     int64_t *total) {
     int64_t now = 0;
@@ -158,8 +159,8 @@ static int apply_multi_set(struct store_operation *op) {
 
 /* ---- waiting ---- */
 
-/* If item i of the request is a key that does not exist, registers the session's wait with the
- * key's entry. */
+/* Registers the session's wait with the entry of item i of the request, if this key does not
+ * exist. */
 static int wait_for_item(struct store_operation *op, size_t i) {
     struct store_bytes key = store_request_item(op->request, i);
     int rc;
@@ -193,15 +194,15 @@ static int apply_cancel_wait(struct store_operation *op) {
     return reply_u8(op, STORE_WAIT_CANCELED);
 }
 
-/* Writes the counter of a barrier without answering the waits for the key, because these wait for
- * the barrier: the arrival that completes the barrier answers them. */
+/* Writes the counter of a barrier, but does not answer the waits for the key: they wait until the
+ * barrier is complete, and arrive() answers them when the last client arrives. */
 static int set_barrier_count(struct store_operation *op, struct store_entry *e, int64_t total) {
     char text[STORE_NUMBER_TEXT_MAX];
     struct store_value *v = store_value_of(store_counter_text(total, text), NULL);
     if (v == NULL) return store_fail_memory(op);
     struct store_extra *x = e->extra;
-    e->extra = NULL; /* store_write_value() answers all waits in the extra part, so the part is
-                      * taken away meanwhile */
+    e->extra = NULL; /* hidden from store_write_value(), which would answer all waits in the extra
+                      * part */
     store_write_value(op->ks, e, v);
     e->extra = x;
     return 0;
@@ -293,7 +294,8 @@ static int (*const apply[STORE_OP_COUNT])(struct store_operation *) = {
 
 int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
                          const struct store_request *r, int64_t now_ms, const char **reason) {
-    /* not initialised, because clearing `hashes` would slow down every GET */
+    /* fields are set one by one: an initialiser would also clear `hashes`, which slows down every
+     * GET */
     struct store_operation op;
     op.ks = ks;
     op.session = s;
@@ -317,8 +319,8 @@ void store_keyspace_leave(struct store_keyspace *ks, struct store_session *s) {
 
 /* ---- beginning, clearing and ending ---- */
 
-#define LIST_AT_ONCE 2048 /* number of keys; to list this many takes a fraction of a millisecond */
-#define LIST_STEP    512  /* number of buckets; to visit one may cost a few cache misses */
+#define LIST_AT_ONCE 2048 /* keys; to list this many takes a fraction of a millisecond */
+#define LIST_STEP    512  /* buckets; to visit one may cost a few cache misses */
 
 static void init_empty(struct store_keyspace *ks, const uint64_t seed[2]) {
     TAILQ_INIT(&ks->waits);
@@ -352,7 +354,7 @@ static void keep_remains(struct store_keyspace *ks, struct store_key_table table
 }
 
 void store_keyspace_clear(struct store_keyspace *ks, const uint64_t seed[2]) {
-    /* the caller has ended all sessions, so nobody waits */
+    /* the caller has ended all sessions, so no session waits or is on the ready list */
     CR_ASSERT(ks->wait_count == 0 && TAILQ_EMPTY(&ks->ready));
     struct store_key_table table = ks->table;
     *ks = (struct store_keyspace){.reply_max = ks->reply_max,

@@ -1,22 +1,21 @@
 /* The key space: the keys, queues, waits and watches of one TCPStore, and what each request does to
  * them.
  *
- * A session is one client as the key space sees it; the caller embeds it in its connection. The
- * caller passes each request of the client to store_keyspace_apply(), which appends the reply to
- * the session's output. A request can also append to the output of other sessions: it answers the
- * waits that only waited for the written key, and it sends the change to the sessions that watch
- * the key. The key space puts these other sessions on the ready list; the caller takes them from
- * the list and sends their output.
+ * A session is one client as the key space sees it; the caller embeds the session in its
+ * connection. The caller passes each request of the client to store_keyspace_apply(), which appends
+ * the reply to the session's output. A request can also append to the output of other sessions: a
+ * request that writes a key answers the sessions that wait for this key and for no other, and sends
+ * the change to the sessions that watch this key. The key space puts these other sessions on the
+ * ready list; the caller takes them from the list and sends their output.
  *
  *     apply(A sets k)  ──►  A's output: nothing, because SET has no reply
  *                           B waited for k: B's output grows by one byte, B is on the ready list
  *
- * Two operations on many keys are done in pieces, and other clients are served in between:
+ * Two operations on many keys are done in pieces, and other clients are served between two pieces:
  * LIST_KEYS (store_keyspace_list_on) and freeing cleared keys (store_keyspace_free_some).
  *
- * Writing a key takes time in proportion to the number of waits for the key. When a session leaves
- * or cancels its wait, that takes time in proportion to the number of keys that it waits for or
- * watches.
+ * To write a key takes time in proportion to the number of waits for the key. To end a session, or
+ * to cancel its wait, takes time in proportion to the number of keys that it waits for or watches.
  *
  * Pure: no sockets, no globals; the time is an argument. */
 #ifndef STORE_KEYSPACE_KEYSPACE_H
@@ -75,21 +74,22 @@ struct store_session {
      * the caller may call only store_keyspace_list_on() for this session. */
     struct store_listing *listing;
     TAILQ_ENTRY(store_session) ready_next;
-    /* reason (static text) why a push could not be queued, or NULL. If it is set, the caller must
-     * close the session. */
+    /* reason (static text) why a push could not be queued, or NULL. If `lost` is not NULL, the
+     * caller must close the session. */
     const char *lost;
     size_t pushed;    /* bytes of pushes in `out` since the session was put on the ready list */
     bool ready;       /* true while the session is on the ready list */
-    /* set by the caller if it calls store_keyspace_list_on(); long lists are then made in pieces */
+    /* The caller sets this to true if it calls store_keyspace_list_on(). A LIST_KEYS of many keys
+     * is then carried out in pieces, otherwise at once. */
     bool lists_in_pieces;
-    /* true if the client is older than CANCEL_WAIT (torch 1.13). Such a client gives up a wait by
-     * simply sending its next request. */
+    /* true if the client speaks the legacy dialect, whose clients have no CANCEL_WAIT (torch 1.13).
+     * Such a client ends its wait by sending its next request. */
     bool legacy;
 };
 
-/* Limits of what the memory limit may refuse: a reply of up to STORE_REPLY_FREE bytes is always
- * made, and a session with at most STORE_PUSH_FREE bytes of pushes is never lost for lack of
- * memory. */
+/* Exceptions to the memory limit: a reply of up to STORE_REPLY_FREE bytes is always made, and a
+ * session with at most STORE_PUSH_FREE bytes of pushes is never lost because of the memory
+ * limit. */
 #define STORE_REPLY_FREE ((size_t) 1 << 20)
 #define STORE_PUSH_FREE  ((size_t) 64 << 10)
 
@@ -105,22 +105,24 @@ TAILQ_HEAD(store_ready, store_session);
 
 struct store_keyspace {
     struct store_key_table table;
-    size_t reply_max;  /* most bytes of one reply, and so of one stored value; below 4 GiB */
+    size_t reply_max;  /* most bytes of one reply, and of one stored value; below 4 GiB */
     size_t memory_max; /* limit of `memory` in bytes; 0 means no limit */
-    /* bytes used by keys, values, waits and remains; the caller adds the bytes of its own
-     * buffers */
+    /* bytes of memory used by keys, values, waits, watches and remains; the caller adds the bytes
+     * of its own buffers */
     size_t memory;
-    /* bytes of pushes to sessions on the ready list; `memory` does not include them yet */
+    /* bytes of pushes in the output of the sessions on the ready list; `memory` does not include
+     * these bytes */
     size_t pushed;
     struct store_pieces pieces;
-    unsigned freed;                /* number of freed blocks; store_heap_merge() is called after
-                                    * every STORE_MERGE_AFTER of them */
+    unsigned freed;                /* number of freed blocks; store_heap_merge() is called whenever
+                                    * it is a multiple of STORE_MERGE_AFTER */
     struct store_remains *remains; /* cleared tables that store_keyspace_free_some() has to free */
     struct store_waits waits;
     struct store_ready ready;
     uint64_t op_count[STORE_OP_COUNT];
     size_t key_count, queue_count, wait_count;
-    /* bytes of all keys that exist; bytes of their values and of the values in queues */
+    /* key_bytes: bytes of all keys that exist; value_bytes: bytes of their values and of all values
+     * in queues */
     size_t key_bytes, value_bytes;
 };
 
@@ -136,12 +138,12 @@ void store_keyspace_done(struct store_keyspace *ks);
  * ks->memory until store_keyspace_free_some() has freed it. */
 void store_keyspace_clear(struct store_keyspace *ks, const uint64_t seed[2]);
 
-/* Frees one piece, some hundred blocks of memory, of what was cleared. Returns true while there is
- * more to free. */
+/* Frees one piece, some hundred blocks of memory, of the cleared keys. Returns true if cleared keys
+ * are left, which later calls have to free. */
 bool store_keyspace_free_some(struct store_keyspace *ks);
 
-/* Returns whether `more` bytes fit under memory_max. If they do not fit at first, it frees cleared
- * keys until the bytes fit or no cleared keys are left. */
+/* Returns whether `more` bytes fit under memory_max. While they do not fit, the function first
+ * frees pieces of cleared keys, until the bytes fit or no cleared keys are left. */
 bool store_keyspace_affords(struct store_keyspace *ks, size_t more);
 
 /* Carries out one request. Returns 0 or a negative errno; on error *reason is set to a static text,
@@ -151,13 +153,14 @@ bool store_keyspace_affords(struct store_keyspace *ks, size_t more);
 int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
                          const struct store_request *r, int64_t now_ms, const char **reason);
 
-/* Makes one more piece of s->listing. Returns 1 if more pieces follow, 0 if the complete reply is
- * in s->out, or a negative errno as store_keyspace_apply() does. Keys may be created and deleted
- * between two pieces; every key that exists from the first piece to the last is listed. */
+/* Makes one more piece of the LIST_KEYS in s->listing. Returns 1 if more pieces follow; 0 if the
+ * complete reply is in s->out; or a negative errno, and sets *reason, as store_keyspace_apply()
+ * does. Keys may be created and deleted between two pieces: the reply lists every key that exists
+ * from the first piece to the last. */
 int store_keyspace_list_on(struct store_keyspace *ks, struct store_session *s, const char **reason);
 
-/* Removes the first session from the ready list and returns that session, or returns NULL if the
- * list is empty. The session's output has grown because of another session's request, so the caller
+/* Removes the first session from the ready list and returns this session, or returns NULL if the
+ * list is empty. Another session's request has appended to this session's output, so the caller
  * must send the output. */
 struct store_session *store_keyspace_take_ready(struct store_keyspace *ks);
 

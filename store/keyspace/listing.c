@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-/* Most pieces of a list, approximately: each piece visits at least 1/PIECES_MAX of the table, and
- * at least list_step buckets. Otherwise a client that adds keys fast enough could keep the list
- * from ever being complete. */
+/* Approximately the largest number of pieces of one list: each piece visits at least 1/PIECES_MAX
+ * of the buckets, and at least list_step buckets. If pieces had a fixed size, a client that adds
+ * keys fast enough could prevent the list from ever being complete. */
 #define PIECES_MAX 1024
 
 /* ---- LIST_KEYS in one piece ---- */
@@ -17,7 +17,7 @@
 static void put_key(void *arg, struct store_entry *e) {
     struct store_output *out = arg;
     if (e->value == NULL) return;
-    /* cannot fail, because list_at_once() has reserved the memory */
+    /* these two calls cannot fail, because list_at_once() has reserved the memory */
     (void) store_output_u64(out, e->key_len);
     (void) store_output_bytes(out, e->key, e->key_len);
 }
@@ -63,8 +63,8 @@ void store_listing_drop(struct store_session *s) {
     s->listing = NULL;
 }
 
-/* Appends the complete list to the session's output. If the output is empty, as it usually is, it
- * takes over the memory of the list instead of copying the list. */
+/* Appends the complete list to the session's output. If the output is empty, which is usual, the
+ * output takes over the list's memory, so that the list is not copied. Returns 0 or -ENOMEM. */
 static int reply(struct store_session *s) {
     struct store_listing *l = s->listing;
     struct store_output *out = &s->out;

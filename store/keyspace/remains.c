@@ -1,14 +1,14 @@
-/* Frees the table of a cleared key space in pieces. A piece is a number of units of work and not of
- * entries, because entries differ: one has a single block of memory, another a queue of millions of
- * blocks. */
+/* Frees the table of a cleared key space in pieces. The size of a piece is a number of units of
+ * work and not of entries, because entries differ: one has a single block of memory, another a
+ * queue of millions of blocks. */
 #include "store/keyspace/remains.h"
 
 #include "base/assert.h"
 #include "store/keyspace/key_entry.h"
 
-/* Work in units of about an eighth of a microsecond. To skip an empty bucket is one unit. To free a
- * block of memory that is not in the cache is eight units. A big value adds one unit for each of
- * its pages, because the kernel takes back each page. */
+/* Work in units of about an eighth of a microsecond. To skip an empty bucket takes one unit. To
+ * free a block of memory that is not in the cache takes eight units. To free a big value takes one
+ * more unit for each of its pages, because the kernel takes back each page. */
 #define WORK_OF_A_BUCKET 1u
 #define WORK_OF_A_BLOCK  8u
 #define PAGE             4096u
@@ -37,8 +37,8 @@ static void free_extra(struct store_extra *x, size_t *memory) {
     free(x);
 }
 
-/* Frees one element of the queue of the entry at *at. If the queue is empty, it frees the entry and
- * sets *at to the next entry of the bucket. Returns the work in units. */
+/* Frees a part of the entry at *at. If the entry has a queue element, frees one element; otherwise
+ * frees the entry and sets *at to the next entry of the bucket. Returns the work in units. */
 static size_t free_part(struct store_entry **at, size_t *memory) {
     struct store_entry *e = *at;
     size_t work = WORK_OF_A_BLOCK;

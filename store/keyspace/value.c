@@ -5,8 +5,8 @@
  *                                                    block of the heap
  *
  * Only big values are lent to the kernel. When a value that was lent is freed, its pages are given
- * up with MADV_DONTNEED: the kernel keeps these pages until it has sent them, and the next user of
- * the addresses gets new pages. */
+ * up with MADV_DONTNEED. The kernel keeps these pages until it has sent them; whoever uses the
+ * addresses next gets new pages and so does not change what is sent. */
 #include "store/keyspace/value.h"
 
 #include <stdlib.h>

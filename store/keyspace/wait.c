@@ -1,11 +1,12 @@
 /* Waits. A wait has one registration with the entry of each key that it waits for. Writing a key
- * removes all registrations with its entry; a wait that has lost its last registration is answered.
+ * removes all registrations with its entry. When a wait loses its last registration, it is
+ * answered.
  *
  *     session ── wait ─┬─ registration ── entry "a": first waiter, second waiter, …
  *                      └─ registration ── entry "b": …
  *
- * A session whose wait was answered goes to the end of the ready list, so sessions are sent their
- * answers in the order in which they began to wait. */
+ * A session whose wait was answered goes to the end of the ready list. So the sessions that wait
+ * for one key are sent their answers in the order in which they began to wait. */
 #include "store/keyspace/keyspace_internal.h"
 
 /* ---- the ready list ---- */
@@ -78,10 +79,10 @@ void store_wait_drop(struct store_keyspace *ks, struct store_session *s) {
     wait_free(ks, w);
 }
 
-/* Registers the wait with the entry, but only once if a request lists its key twice. Nothing
- * interrupts the request, so no other session can register with the entry meanwhile: if the wait is
- * registered already, it is the last waiter of the entry. (A barrier has one key, so its wait needs
- * no such check.) */
+/* Registers the wait with the entry, unless the wait of a WAIT is registered with it already: a
+ * request may list a key twice. In this case the wait is the last waiter of the entry, because no
+ * other request is carried out between the registrations of one request. The wait of a BARRIER has
+ * only one key, so it needs no such check. */
 int store_wait_add(struct store_operation *op, struct store_wait *w, struct store_entry *e) {
     struct store_extra *x = store_entry_obtain_extra(op->ks, e);
     if (x == NULL) return store_fail_memory(op);
@@ -102,8 +103,9 @@ static void push_byte(struct store_keyspace *ks, struct store_session *s, uint8_
     store_session_make_ready(ks, s);
 }
 
-/* Call this when the key of a registration has been written. It removes the registration. If the
- * wait waits for no other key, it answers the wait and returns true. */
+/* Call this when the key of a registration has been written. The function removes the registration.
+ * If the wait has no other registration, answers the wait and returns true; otherwise returns
+ * false. */
 static bool satisfy(struct store_keyspace *ks, struct store_registration *r) {
     struct store_wait *w = r->wait;
     unregister(r);
@@ -119,9 +121,9 @@ void store_wake_all(struct store_keyspace *ks, struct store_entry *e) {
     }
 }
 
-/* Call this when a queue has got one new element, which can answer one wait only. A wait that also
- * waits for other keys is not answered: it only loses its registration for this queue, and the next
- * wait has its turn. */
+/* One new element of a queue can answer only one wait. A wait that also waits for other keys cannot
+ * be answered yet: it only loses its registration for this queue, and the next wait for the queue
+ * is tried. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e) {
     while (!TAILQ_EMPTY(&e->extra->waiters)) {
         if (satisfy(ks, TAILQ_FIRST(&e->extra->waiters))) return;

@@ -1,8 +1,8 @@
-/* Watches: after a WATCH_KEY request of torch 1.13, each change of the key is sent ("pushed") to
- * the session without a further request.
+/* Watches. After a client (torch 1.13) has sent WATCH for a key, each change of the key is sent
+ * ("pushed") to its session without a further request.
  *
- * One request can cause any number of pushes, and the caller counts the output of a session in
- * ks->memory only when it sends that output. Therefore this file checks the memory limits at each
+ * One request can cause any number of pushes, and the caller adds the output of a session to
+ * ks->memory only when it sends this output. Therefore this file checks the memory limits at each
  * push. A session that exceeds a limit is marked as lost and gets no more pushes; the caller closes
  * it. */
 #include "store/keyspace/keyspace_internal.h"

@@ -1,8 +1,8 @@
 /* Changes the value of a key, or a queue.
  *
  * Each change updates the count of memory, answers waits, and is sent to the sessions that watch
- * the key. A value is not changed in place while an unsent reply refers to it, or after its pages
- * were lent to the kernel: the change would appear in the reply. */
+ * the key. While an unsent reply refers to a value, or after the value's pages were lent to the
+ * kernel, the value is not changed in place, because the change would appear in the reply. */
 #include "store/keyspace/keyspace_internal.h"
 
 #include <string.h>
@@ -37,9 +37,10 @@ void store_write_value(struct store_keyspace *ks, struct store_entry *e, struct 
     if (e->extra != NULL) store_entry_drop_if_empty(ks, e);
 }
 
-/* Overwrites the value in place and returns true, if nothing else refers to the value and its
- * memory is large enough, but not more than about twice as large as needed. Otherwise changes
- * nothing and returns false. Most SETs of an existing key take this path. */
+/* Overwrites the value in place and returns true, if all of this holds: the entry has a value and
+ * no extra part, nothing else refers to the value, its pages were not lent, and its memory is large
+ * enough but at most about twice as large as needed. Otherwise changes nothing and returns false.
+ * Most SETs of an existing key overwrite the value in place. */
 static bool overwrite(struct store_keyspace *ks, struct store_entry *e, struct store_bytes bytes) {
     struct store_value *v = e->value;
     if (v == NULL || e->extra != NULL || v->refs > 1 || v->lent) return false;
@@ -90,8 +91,8 @@ void store_write_deletion(struct store_keyspace *ks, struct store_entry *e) {
 
 /* ---- appending ---- */
 
-/* Returns how many bytes to allocate for a value of `len` bytes that APPEND has extended. A reserve
- * of half the length makes repeated appending copy each byte only a few times. */
+/* Returns how many bytes to allocate for a value of `len` bytes that APPEND has extended. Half of
+ * the length is added as reserve, so that repeated APPENDs copy each byte only a few times. */
 static size_t grown_cap(size_t len) { return len + len / 2; }
 
 static bool is_shared(const struct store_entry *e) {
@@ -102,7 +103,7 @@ static bool grows_in_place(const struct store_entry *e, size_t len) {
     return !is_shared(e) && len <= e->value->cap;
 }
 
-/* Returns by how many bytes ks->memory would grow if the value became `len` bytes long. */
+/* Returns by how many bytes ks->memory would grow if APPEND made the value `len` bytes long. */
 static size_t growth(const struct store_entry *e, size_t len) {
     if (grows_in_place(e, len)) return 0;
     size_t new_cost = store_value_cost_of(grown_cap(len));
@@ -111,8 +112,8 @@ static size_t growth(const struct store_entry *e, size_t len) {
 }
 
 /* Returns a value with the bytes of e->value followed by `more`. If e->value has room and is not
- * shared, the function extends and returns e->value; the caller must then update its len and
- * ks->value_bytes. Otherwise it returns a new value, which does not belong to the entry yet.
+ * shared, the function appends to e->value and returns it; the caller must then update its len and
+ * ks->value_bytes. Otherwise it returns a new value, which the caller must give to the entry.
  * Returns NULL if memory is short. */
 static struct store_value *grown(struct store_entry *e, struct store_bytes more) {
     struct store_value *old = e->value;

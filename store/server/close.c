@@ -1,14 +1,14 @@
 /* Closes connections.
  *
  * To close one client costs three system calls, about 12 us. When a space is cleared, thousands of
- * clients are closed at the same moment. They are therefore only dismissed: a dismissed connection
+ * clients are closed at the same moment. Therefore these are only dismissed: a dismissed connection
  * leaves its space at once, and an idle handle of the loop closes and frees FREED_PER_TURN of them
  * in each turn. While a space of 8,000 clients is cleared, the longest GET of a client of another
- * space takes 6 to 7 ms instead of 96 to 106 ms (docs/benchmarks.md, "What one client notices of
- * another").
+ * space takes 6 to 7 ms; without dismissing, it takes 96 to 106 ms (docs/benchmarks.md, "What one
+ * client notices of another").
  *
- * This handle also frees the memory of every other closed connection, because functions further up
- * the stack may still hold a pointer to the connection. */
+ * A connection that is closed singly is closed at once, but its struct is also freed by the idle
+ * handle, because functions further up the stack may still have a pointer to the struct. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -18,13 +18,13 @@
 
 #define FREED_PER_TURN 64
 
-/* Largest size in bytes of a connection's buffers at which the connection is never closed because
- * of the memory limit: so small a connection is not the reason that memory is short. */
+/* A connection whose buffers hold at most this many bytes is never closed because of the memory
+ * limit: so small a connection is not the reason that memory is short. */
 #define HELD_FREE ((size_t) 64 << 10)
 
-/* Reads and discards input before closing. Closing a socket with unread input would reset the
- * connection, and torch 1.13.1 aborts when its connection is reset. The number of reads is limited,
- * because the client may send without end. */
+/* Reads and discards input before closing, because the kernel resets a connection whose socket is
+ * closed with unread input, and torch 1.13.1 aborts when its connection is reset. The number of
+ * reads is limited, because the client may send without end. */
 void store_close_softly(int fd) {
     for (int i = 0; i < 16 && recv(fd, NULL, INT32_MAX, MSG_TRUNC | MSG_DONTWAIT) > 0; i++) {
     }
@@ -35,9 +35,9 @@ void store_close_softly(int fd) {
 /* ---- freeing connections that have left their space ---- */
 
 /* Removes the descriptor from the epoll instance and closes it. Closing alone is not enough: the
- * kernel drops a socket from an epoll instance only when the socket's last descriptor is closed,
- * and a child process between fork and exec has a copy of each descriptor. So epoll_wait() could
- * return events that point to the freed connection. */
+ * kernel drops a socket from an epoll instance only when the last descriptor of the socket is
+ * closed, and a child process between fork and exec has a copy of each descriptor. epoll_wait()
+ * could then return events that point to the freed connection. */
 static void close_dismissed(const struct store_server *server, int fd) {
     (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     store_close_softly(fd);
@@ -85,8 +85,9 @@ static void leave_space(struct store_connection *c) {
 }
 
 /* Removes the descriptor from the epoll instance, and the connection's events from the batch that
- * is being served. A descriptor that is handed over stays open, so without this epoll_wait() would
- * return events that point to the freed connection. */
+ * is being served. A descriptor that is passed to the callback of a magic number stays open; if it
+ * stayed in the epoll instance, epoll_wait() would return events that point to the freed
+ * connection. */
 static void stop_watching(struct store_connection *c) {
     struct store_server *server = c->space->server;
     (void) epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
@@ -122,7 +123,7 @@ void store_connection_close(struct store_connection *c, const char *reason) {
 /* ---- store_connection_charge(): counting a connection's memory ---- */
 
 /* Returns how many bytes the connection's buffers use for incomplete requests and unread replies.
- * Values of keys are not included, because the key space counts them. */
+ * The values of keys are not counted here: the key space counts them. */
 static size_t held_by(const struct store_connection *c) {
     const struct store_output *out = &c->session.out;
     return c->rx.cap + c->parser.item_cap * sizeof(*c->parser.items) +

@@ -6,13 +6,13 @@
  *
  * The replies to all requests of one read are sent by one system call.
  *
- * All connections are in one epoll instance, which the loop polls as a single handle. With
- * thousands of clients, a connection's struct is no longer in the cache when the connection becomes
- * ready. The batch of events that epoll_wait() returns names the connections that follow, so this
- * file prefetches a later connection's struct while it serves the current one. With one libuv
- * handle per client the batch would not be known. At 2,048 connections the server reaches 0.97 of
- * the speed of a bare echo server, and 0.93 without the shared epoll and the prefetching
- * (docs/benchmarks.md, "The store"). */
+ * All connections are in one epoll instance, which the loop polls as a single handle, for the
+ * following reason. With thousands of clients, a connection's struct is no longer in the cache when
+ * the connection becomes ready. epoll_wait() returns a batch of events, which names the connections
+ * to serve next. So while this file serves one connection, it prefetches the struct of a later one.
+ * With one libuv handle per client the batch would not be known. At 2,048 connections the server
+ * reaches 0.97 of the speed of a bare echo server, and 0.93 without the shared epoll instance and
+ * the prefetching (docs/benchmarks.md, "The store"). */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -21,14 +21,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define BIG_PEEK  ((size_t) 4 << 10)   /* bytes that the first recv() reads if a big value is
-                                        * expected */
-/* largest incomplete request, in bytes, that is copied to server->rx before the next recv() */
+#define BIG_PEEK  ((size_t) 4 << 10)   /* bytes that the first recv() of a request reads if its
+                                        * value is probably big */
+/* largest part of a request, in bytes, that is copied from c->rx to server->rx before the next
+ * recv() */
 #define SMALL_RX  ((size_t) 16 << 10)
 
-/* Number of connections that are accepted beyond client_max, for administrators, so that
- * 'crun-store stat' works while the store is full. If these are in use, too, further connections
- * are refused. */
+/* Number of connections that a space accepts beyond client_max, for administrators, so that
+ * 'crun-store stat' works while the space is full. If there are that many, further connections are
+ * refused. */
 #define ADMIN_SPARE 8
 
 /* ---- opening ---- */
@@ -43,8 +44,8 @@ static bool has_all_clients(const struct store_space *space) {
     return max > 0 && space->connection_count - space->admin_count >= max;
 }
 
-/* Adds the connection to the epoll instance. Returns 0 or -ENOMEM: the call fails only if memory is
- * short. */
+/* Adds the connection to the epoll instance. Returns 0, or -ENOMEM if epoll_ctl() fails: it fails
+ * only if memory in the kernel is short. */
 static int watch(struct store_connection *c) {
     c->events = EPOLLIN;
     struct epoll_event event = {.events = c->events, .data.ptr = c};
@@ -82,7 +83,7 @@ void store_connection_open(struct store_space *space, int fd, const union store_
 /* ---- reading ---- */
 
 /* Call this when the client has closed its sending side. The function drops the client's wait and
- * watches. Replies that are not sent yet are still sent. */
+ * watches, and sends the remaining replies. */
 static void half_close(struct store_connection *c) {
     struct store_output out = c->session.out;
     c->half_closed = true;
@@ -92,9 +93,11 @@ static void half_close(struct store_connection *c) {
     store_flush(c);
 }
 
-/* Call this with the result of recv(). If it is a number of bytes, the function counts them and
- * returns true. At the end of the input and on an error it ends the connection and returns
- * false. */
+/* Call this with the result `n` of recv(). Returns true if bytes were received, and adds their
+ * number to space->bytes_in. Otherwise returns false, and does what is needed: at the end of the
+ * input it half-closes the connection; after an error it closes the connection. After EAGAIN,
+ * EWOULDBLOCK and EINTR it does nothing, because the loop reports the connection again when it is
+ * readable. */
 static bool received(struct store_connection *c, ssize_t n) {
     if (n > 0) {
         c->space->bytes_in += (uint64_t) n;
@@ -114,8 +117,8 @@ static void keep(struct store_connection *c, const uint8_t *data, size_t len) {
     if (len == 0) cr_buffer_done(&c->rx);
 }
 
-/* Call this after requests of `c` were carried out. It sends the replies to `c`, and the output of
- * the sessions that the requests put on the ready list. */
+/* Call this after requests of `c` were carried out. The function sends the replies to `c`, and the
+ * output of the sessions that these requests have put on the ready list. */
 static void flush_all(struct store_connection *c) {
     struct store_space *space = c->space;
     store_count_rate(space);
@@ -124,9 +127,9 @@ static void flush_all(struct store_connection *c) {
 }
 
 /* Reads and serves requests in the usual case: they fit into server->rx, the buffer that all
- * connections share. If the client's last request had a big value, the next one probably has one,
- * too. In that case only BIG_PEEK bytes are read, so that most of the value can be received
- * directly into its final memory instead of being copied there. */
+ * connections share. If the value of the client's previous request was big, the next value is
+ * probably big, too. In this case the function reads only BIG_PEEK bytes, so that most of the value
+ * is not received into server->rx, but later directly into its final memory. */
 static void read_small(struct store_connection *c) {
     uint8_t *rx = c->space->server->rx;
     size_t before = c->rx.len;
@@ -151,7 +154,7 @@ static void serve_kept(struct store_connection *c) {
     flush_all(c);
 }
 
-/* Reads more of a long request whose beginning is in c->rx, and appends it there. */
+/* Reads more bytes of a long request whose beginning is in c->rx, and appends them to c->rx. */
 static void read_large(struct store_connection *c) {
     if (cr_buffer_reserve(&c->rx, STORE_READ_SIZE) < 0) {
         store_connection_close(c, "out of memory");

@@ -1,12 +1,12 @@
-/* Sends the output of a connection. Then chooses what the connection waits for: to be readable, to
- * be writable, or nothing, in which case it is closed. */
+/* Sends the output of a connection. Then chooses the events for which the connection waits:
+ * readable, writable, both or none; or closes the connection. */
 #include "store/server/server_internal.h"
 
-/* largest output memory in bytes that is kept for the next connection; larger memory is freed */
+/* largest output memory in bytes that return_output() keeps for the next connection */
 #define SPARE_MAX ((size_t) 1 << 20)
 
 /* Sets the epoll events of the connection. A stalled client waits for EPOLLOUT even if all its
- * output is sent, because EPOLLOUT makes the loop carry out the requests that are left in c->rx. */
+ * output is sent: on EPOLLOUT the loop carries out the requests that are left in c->rx. */
 static void watch_events(struct store_connection *c) {
     uint32_t events = 0;
     if (!c->stalled && !c->half_closed) events |= EPOLLIN;

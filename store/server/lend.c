@@ -1,11 +1,12 @@
-/* Lends big values to the kernel: vmsplice() puts references to their pages into a pipe, and
- * splice() moves the references from the pipe to the socket. So the server does not copy the bytes.
+/* Lends big values to the kernel: vmsplice() puts references to the pages of a value into a pipe,
+ * and splice() moves the references from the pipe to the socket. So the server does not copy the
+ * bytes.
  *
  * Half of the CPU time of a big GET is the copy into the socket. Without this copy, a GET of 1 MiB
- * takes a fourth of the server's CPU time, and the server reaches 4.6 GB/s, where torch's server
- * reaches 1.6 (docs/benchmarks.md, "The store"). The price: a SET over a value that was lent needs
- * fresh pages, which doubles the CPU time of that SET. value.h explains for which sizes lending
- * pays, and how lent pages stay unchanged.
+ * takes a fourth of the server's CPU time, and the server reaches 4.6 GB/s; torch's server reaches
+ * 1.6 GB/s (docs/benchmarks.md, "The store"). The disadvantage: a SET of a key whose old value was
+ * lent needs new pages, which doubles the CPU time of the SET. value.h explains for which sizes
+ * lending pays, and how lent pages stay unchanged.
  *
  * The pipe is empty between two calls of store_lend(). */
 #include "store/server/server_internal.h"
@@ -16,8 +17,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* size of the pipe in bytes: the largest that an unprivileged process may set. If it cannot be set,
- * a smaller pipe works, too. */
+/* size of the pipe in bytes: the largest that an unprivileged process may set. If fcntl() refuses
+ * this size, a smaller pipe works, too. */
 #define PIPE_SIZE (1 << 20)
 
 static int open_pipe(struct store_server *server) {
@@ -46,8 +47,8 @@ ssize_t store_lend(struct store_server *server, int fd, struct store_value *v, s
     v->lent = 1;
     unsigned more = (size_t) in < rest.iov_len ? SPLICE_F_MORE : 0;
     ssize_t n = splice(server->lending[0], NULL, fd, NULL, (size_t) in, SPLICE_F_NONBLOCK | more);
-    /* the pipe still holds references to bytes that were not sent; closing it discards them, and a
-     * later call sends these bytes again */
+    /* If not all bytes were sent, the pipe still holds references to the other bytes. Closing the
+     * pipe drops these references; the next call opens a new pipe and sends these bytes. */
     if (n < in) {
         int error = errno;
         store_lend_done(server);

@@ -13,15 +13,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* length of the queue of connections that wait for accept(); the kernel reduces it to
- * net.core.somaxconn, which an administrator can raise */
+/* length of the queue of connections that wait for accept(). The kernel reduces the length to
+ * net.core.somaxconn, which the administrator of the machine can raise. */
 #define BACKLOG 65535
 
 /* ---- binding ---- */
 
-/* The kernel closes the connection of a client whose host is dead after about USER_TIMEOUT_MS.
- * After KEEPALIVE_IDLE_S seconds without a packet from the client, the kernel sends it a keep-alive
- * probe every KEEPALIVE_INTERVAL_S seconds. On Linux, TCP_USER_TIMEOUT replaces TCP_KEEPCNT: the
+/* The kernel closes the connection of a client whose host is dead after about USER_TIMEOUT_MS. If
+ * the client has sent no packet for KEEPALIVE_IDLE_S seconds, the kernel sends a keep-alive probe
+ * every KEEPALIVE_INTERVAL_S seconds. On Linux, TCP_USER_TIMEOUT replaces TCP_KEEPCNT: the
  * connection is closed when the client has been silent for USER_TIMEOUT_MS, however many probes
  * were sent. KEEPALIVE_PROBES gives the same time, 60 s + 6 * 10 s. The kernel also closes the
  * connection if sent data stays unacknowledged, or the client's receive window stays closed, for
@@ -31,8 +31,8 @@
 #define KEEPALIVE_PROBES     6
 #define USER_TIMEOUT_MS      120000
 
-#define ACCEPTS_MAX 1024 /* most connections that are accepted in one turn of the loop */
-#define RESUME_MS   200  /* pause in ms before accepting is tried again, if no descriptor was
+#define ACCEPTS_MAX 1024 /* most connections that a space accepts in one turn of the loop */
+#define RESUME_MS   200  /* pause in ms before a space tries to accept again, if no descriptor was
                           * left */
 
 /* Sets the options of a listening socket. Accepted sockets inherit the options, so they need not be
@@ -73,8 +73,8 @@ static int open_socket(const union store_peer *address, socklen_t len, bool dual
 }
 
 /* Listens on all interfaces, by IPv6 and IPv4, or by IPv4 only if the machine has no IPv6. If the
- * port is in use for IPv6, it does not fall back to IPv4: clients that connect by IPv6 would reach
- * another server. */
+ * port is in use for IPv6, the function returns -EADDRINUSE instead of listening by IPv4 only:
+ * clients that connect by IPv6 would then reach another server. */
 static int open_everywhere(uint16_t port, int *fd) {
     union store_peer any = {
         .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
@@ -98,8 +98,8 @@ static const char *listen_remedy(int code) {
     switch (code) {
     case -EADDRNOTAVAIL: return "; give an address of this machine, or none for all";
     case -EACCES: return "; ports below 1024 are for root, give a larger one";
-    /* -EADDRINUSE: the caller adds the remedy, because it knows the name of the option for the
-     * port */
+    /* -EADDRINUSE: the caller of store_server_open() adds the remedy, because only that caller
+     * knows the name of the option for the port */
     default: return "";
     }
 }
@@ -134,9 +134,10 @@ static void on_resume(uv_timer_t *timer) {
     store_listener_resume(CR_CONTAINER_OF(timer, struct store_space, resume));
 }
 
-/* Call this when accept4() has failed because no descriptor is left. Clients then wait in the
- * kernel's queue. Accepting resumes when a client's descriptor is closed (on_descriptor_free), or
- * after RESUME_MS, because other code of this process may close a descriptor, too. */
+/* Call this when accept4() has failed because no descriptor is left. New clients then wait in the
+ * kernel's queue. The space accepts again when a client's descriptor is closed
+ * (on_descriptor_free), and after RESUME_MS, because other code of this process may have closed a
+ * descriptor. */
 static void pause_accept(struct store_space *space, int error) {
     char text[160];
     (void) snprintf(text, sizeof(text),
@@ -160,7 +161,7 @@ static bool out_of_descriptors(int error) {
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events) {
-    (void) status, (void) events; /* not needed: accept4() reports an error */
+    (void) status, (void) events; /* not needed, because accept4() reports errors */
     struct store_space *space = CR_CONTAINER_OF(poll, struct store_space, poll);
     for (int i = 0; i < ACCEPTS_MAX && !space->paused; i++) {
         union store_peer peer;

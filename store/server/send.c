@@ -7,13 +7,13 @@
 
 #define IOVECS_MAX 64
 
-/* Approximate limit in bytes of what one call sends to one client. Without it, a client that reads
- * as fast as the server sends would keep all others waiting. */
+/* Approximately the most bytes that one call of store_send_pending() sends. Without this limit, a
+ * client that reads as fast as the server sends would make all other clients wait. */
 #define SEND_TURN ((size_t) 4 << 20)
 
-/* If a value that can be lent is next in the output, sends a part of it without a copy. Otherwise,
- * or if lending does not work, sends the bytes up to the next such value. Returns the result of
- * send(). */
+/* If the next byte of the output belongs to a value that can be lent, sends bytes of this value
+ * without a copy. Otherwise, or if lending does not work, sends the bytes before the next value
+ * that can be lent. Returns the number of bytes sent, or -1 and sets errno, as send() does. */
 static ssize_t send_chunks(struct store_connection *c) {
     const struct store_output *out = &c->session.out;
     size_t offset;

@@ -1,6 +1,6 @@
 /* Serves received bytes. The first bytes of a connection show which dialect the client speaks.
- * After that, each complete request is parsed in the buffer into which it was received, and is
- * carried out. flush.c sends the replies together. */
+ * After these bytes, each complete request is parsed in the buffer into which it was received, and
+ * is carried out. flush.c then sends the replies to all of them together. */
 #include "store/server/server_internal.h"
 
 #include <string.h>
@@ -37,8 +37,8 @@ static void serve_admin(struct store_connection *c, uint8_t request) {
 
 /* ---- finding the dialect of a connection ---- */
 
-/* Calls the handler that is registered for the connection's magic number; the handler takes over
- * the descriptor. If no handler is registered for these bytes, it closes the connection. */
+/* Passes the connection to the callback that is registered for its magic number; the callback takes
+ * over the descriptor. If no callback is registered for these bytes, closes the connection. */
 static void hand_over(struct store_connection *c, const uint8_t *data, size_t len) {
     struct store_server *server = c->space->server;
     for (size_t i = 0; i < server->magic_count; i++) {
@@ -71,10 +71,10 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
 
 /* ---- requests ---- */
 
-/* Call this when `data` holds only a part of a request. If only the end of a big value is missing,
- * the function allocates c->block, into which the rest of the value is received directly. Returns
- * how many bytes of `data` the caller must keep: all, or with a block only the bytes before the
- * value. */
+/* Call this when `data` holds only the beginning of a request. If only the rest of a big value is
+ * missing, the function allocates c->block, into which this rest will be received directly, and
+ * copies the beginning of the value there. Returns how many bytes of `data` the caller must keep:
+ * with a block, the bytes before the value; otherwise all. */
 static size_t begin_block(struct store_connection *c, const uint8_t *data, size_t len) {
     size_t head;
     size_t full = store_parser_block(&c->parser, &head);
@@ -95,7 +95,8 @@ void store_serve_block(struct store_connection *c) {
     struct store_request request;
     struct store_value *block = c->block;
     c->block = NULL;
-    /* the block no longer counts for the connection, because the key space counts it from now on */
+    /* from now on the key space counts the memory of the block; so the connection must no longer
+     * count it */
     store_connection_charge(c);
     store_parser_complete(&c->parser, c->rx.data, (struct store_bytes){block->data, block->len},
                           &request);

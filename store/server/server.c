@@ -1,7 +1,8 @@
 /* The server's thread, its loop, and the calls of other threads.
  *
- * Such a call is a function that the server's thread runs while the calling thread waits. So all
- * code that uses spaces and connections runs on one thread, and their structs need no lock. */
+ * A call of another thread is a function that the server's thread runs while the other thread
+ * waits. So all code that uses spaces and connections runs on one thread, and their structs need no
+ * lock. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -57,7 +58,7 @@ static void call(struct store_server *server, void (*run)(struct store_server *,
 /* ---- starting ---- */
 
 /* Returns the default of memory_max in bytes, or 0 (no limit) if the size of the machine's memory
- * is unknown. The limit is that of one space; several spaces together may use more. */
+ * is unknown. The limit applies to each space on its own; several spaces together may use more. */
 static size_t half_of_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page <= 0) return 0;
@@ -92,7 +93,8 @@ static void *thread_main(void *arg) {
  * process's signals to the program's own threads. */
 static int start_thread(struct store_server *server) {
     if (server->options.no_thread) {
-        /* this thread will run the loop; with its id, call() recognizes calls that need not wait */
+        /* this thread will run the loop; call() compares thread ids to run calls of this thread at
+         * once */
         server->thread = pthread_self();
         return 0;
     }
@@ -175,7 +177,7 @@ int store_server_start(const struct store_server_options *options, struct store_
 /* ---- running and stopping ---- */
 
 static void on_signal(uv_poll_t *poll, int status, int events) {
-    /* the descriptor is not read here; the caller of store_server_run() reads it */
+    /* the caller of store_server_run() reads from the descriptor */
     (void) status, (void) events;
     uv_stop(poll->loop);
 }
@@ -187,8 +189,8 @@ int store_server_run(struct store_server *server, int signal_fd) {
     (void) uv_poll_start(&signals, UV_READABLE, on_signal);
     (void) uv_run(&server->loop, UV_RUN_DEFAULT);
     uv_close((uv_handle_t *) &signals, NULL);
-    /* one more turn of the loop closes `signals`, which must be closed before this function
-     * returns, because it is a local variable */
+    /* `signals` is a local variable, so its handle must be closed before this function returns: one
+     * more turn of the loop closes it */
     (void) uv_run(&server->loop, UV_RUN_NOWAIT);
     return 0;
 }

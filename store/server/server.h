@@ -3,8 +3,8 @@
  * A space is one listening address together with its own key space. The agent opens a new space for
  * every round, so that no round can read the keys of another round.
  *
- * Any thread may make the calls below. A call from another thread than the server's waits until the
- * server's thread has carried it out. */
+ * Any thread may call the functions below. If the caller's thread is not the server's, the call
+ * waits until the server's thread has carried it out. */
 #ifndef STORE_SERVER_SERVER_H
 #define STORE_SERVER_SERVER_H
 
@@ -23,12 +23,12 @@ struct store_server_options {
     /* bytes that one space may use for keys, values, waits, incomplete requests and unread replies;
      * default: half of this machine's memory */
     size_t memory_max;
-    size_t client_max; /* connections to one space at a time; default: no limit */
-    /* bytes of one request; also, bytes of replies that one connection may leave unread; default
-     * STORE_CLIENT_BUFFER_MAX */
+    size_t client_max; /* connections that one space may have at a time; default: no limit */
+    /* bytes of one request; also, bytes of replies that the server keeps for a connection whose
+     * client does not read them; default STORE_CLIENT_BUFFER_MAX */
     size_t client_buffer_max;
-    /* 1: the server starts no thread. The caller runs the loop by store_server_run(), and makes all
-     * other calls from the thread that does so. */
+    /* 1: the server starts no thread. The caller runs the loop by store_server_run(), and must call
+     * all other functions from the thread that runs the loop. 0: the server starts a thread. */
     int no_thread;
 };
 
@@ -38,14 +38,13 @@ struct store_server_options {
 int store_server_start(const struct store_server_options *options, struct store_server **out,
                        struct cr_error *err);
 
-/* Runs the loop of a server that was started with no_thread. Returns 0 as soon as `signal_fd` is
- * readable; it does not read from `signal_fd`. Afterwards the caller calls store_server_stop().
- * Returns a negative errno if `signal_fd` cannot be polled. SIGPIPE must be ignored in this
- * process.
+/* Runs the loop of a server that was started with no_thread. SIGPIPE must be ignored in this
+ * process. Returns 0 as soon as `signal_fd` is readable, without reading from it; the caller then
+ * calls store_server_stop(). Returns a negative errno if `signal_fd` cannot be polled.
  *
- * A process with a single thread makes each system call cheaper, because the kernel does not have
- * to lock the table of descriptors: this saves 2 to 3 % of the time of a request
- * (docs/benchmarks.md, "The store"). */
+ * The advantage over a server with a thread: in a process with a single thread each system call is
+ * cheaper, because the kernel does not have to lock the table of descriptors. This saves 2 to 3 %
+ * of the time of a request (docs/benchmarks.md, "The store"). */
 int store_server_run(struct store_server *server, int signal_fd);
 
 /* Opens a space that listens on host:port and has no keys yet, and stores it in *out. Port 0
@@ -57,9 +56,10 @@ int store_server_open(struct store_server *server, const char *host, uint16_t po
                       struct store_space **out, uint16_t *bound_port, struct cr_error *err);
 
 /* Closes every connection of the space and removes all keys; the port stays open for new clients.
- * Both take effect at once. Two things are done in later turns of the loop, in pieces, so that
- * other clients need not wait: to send a FIN to each client, and to free the memory of the keys.
- * This memory counts toward memory_max until it is freed. */
+ * When this function returns, no connection is served any more and no key exists. Two things are
+ * done later, in pieces, so that other clients need not wait for them: to send a FIN to each
+ * client, and to free the memory of the keys. This memory counts toward memory_max until it is
+ * freed. */
 void store_space_clear(struct store_space *space);
 
 /* Clears the space as store_space_clear() does, then closes its port and frees the space. `space`
@@ -70,10 +70,9 @@ void store_space_close(struct store_space *space);
  * valid until the space is closed. */
 const char *store_space_address(const struct store_space *space);
 
-/* A connection that began with a registered magic number, as the callback for this magic receives
- * it. `fd` is non-blocking; the callback takes it over and must close it in the end. `data` holds
- * all bytes that the server has read from `fd`, the magic included, and is valid only during the
- * callback. */
+/* What a callback gets of a connection that began with its magic number. `fd` is non-blocking; the
+ * callback takes it over and must close it in the end. `data` holds all bytes that the server has
+ * read from `fd`, the magic number included, and is valid only during the callback. */
 struct store_handoff {
     struct store_space *space;
     int fd;
@@ -81,15 +80,15 @@ struct store_handoff {
     size_t len;
 };
 
-/* A callback that takes over a connection that began with a registered magic number. The server
- * calls it on its own thread, so it must not block. */
+/* A callback that takes over a connection that began with a registered magic number. The callback
+ * runs on the server's thread, so it must not block. */
 typedef void (*store_handoff_fn)(void *arg, const struct store_handoff *handoff);
 
-/* Registers a protocol that shares the server's ports: from now on, if the first four bytes of a
- * connection to any space are the first four bytes of `magic`, the connection is passed to `fn`.
- * The first byte must be above 0x08, because the first byte that clients of torch send is at most
- * 0x08. Returns 0, -EINVAL if the first byte is not allowed, -EEXIST if the magic is in use, or
- * -ENOSPC if eight magics are registered already. */
+/* Registers another protocol on the ports of the server: from now on, if the first four bytes of a
+ * connection to any space are the first four bytes of `magic`, the server passes the connection to
+ * `fn`. The first byte of `magic` must be above 0x08, because clients of torch send a first byte of
+ * at most 0x08. Returns 0, -EINVAL if the first byte is not above 0x08, -EEXIST if the magic number
+ * is in use, or -ENOSPC if eight magic numbers are registered already. */
 int store_server_register_magic(struct store_server *server, const void *magic,
                                 store_handoff_fn fn, void *arg);
 

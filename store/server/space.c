@@ -1,10 +1,10 @@
 /* Opens, clears and closes spaces.
  *
  * Clearing takes effect at once: the table of keys becomes "remains" (store/keyspace/remains.h),
- * whose memory is only to be freed, and the connections are dismissed (close.c). In each turn of
- * the loop an idle handle frees one piece of the remains, so that clients are served between two
- * pieces. The struct of a closed space is freed when its remains are freed and its libuv handles
- * are closed. */
+ * whose memory is freed later, and the connections are dismissed (close.c). An idle handle frees
+ * one piece of the remains in each turn of the loop, so that clients are served between two pieces.
+ * The struct of a closed space is freed when its remains are freed and its libuv handles are
+ * closed. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"

@@ -1,6 +1,6 @@
 /* Writes the reply to 'crun-store stat', as JSON (docs/protocols/store.md, section 6). No JSON
- * library is used, because the server is also a part of the module store_host.so, which workers
- * load, and this module must not need a JSON library. */
+ * library is used: the server is also a part of the module store_host.so, which workers load, and
+ * workers must not need a JSON library. */
 #include "store/server/server_internal.h"
 
 #include "base/address.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* size of the text in bytes at which no further waiting client is listed */
+/* once the text is longer than this many bytes, no further waiting client is listed */
 #define TEXT_MAX ((size_t) 1 << 20)
 
 /* The JSON text that is being written. If an append fails, `rc` keeps the error and all later
@@ -28,9 +28,9 @@ static void put(struct json *j, const char *data, size_t len) {
         if ((j)->rc == 0) (j)->rc = cr_buffer_printf((j)->out, __VA_ARGS__);                       \
     } while (0)
 
-/* Writes each byte of a key as one code point. Bytes outside 0x20..0x7e, quotes and backslashes are
- * written as \u00XX. So the text is valid JSON whatever bytes the key has, and the reader can
- * restore the bytes. */
+/* Writes a key as a JSON string, with one code point for each byte. Bytes outside 0x20..0x7e,
+ * quotes and backslashes are written as \u00XX. So the text is valid JSON whatever bytes the key
+ * has, and the reader can restore the bytes. */
 static void put_string(struct json *j, const uint8_t *data, size_t len) {
     put(j, "\"", 1);
     for (size_t i = 0; i < len; i++) {

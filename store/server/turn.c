@@ -1,17 +1,17 @@
 /* Fairness: all clients share one thread, so the work that one client requests at once is spread
  * over several turns of the loop.
  *
- * - The requests of one client are carried out until their cost reaches STORE_TURN_COST, about the
+ * - The requests of one client are carried out until their cost exceeds STORE_TURN_COST, about the
  *   time of sending that many bytes. The client is then stalled: its connection waits for EPOLLOUT,
  *   and the next turn of the loop continues with its requests. Without this limit one client could
- *   delay all others by seconds, because a request of one byte can be expensive and a quarter of a
- *   million such requests (LIST_KEYS, stat) fit into one read.
+ *   delay all others by seconds: a request of one byte can be expensive (LIST_KEYS, stat), and a
+ *   quarter of a million such requests fit into one read.
  * - A client that does not read its replies is stalled at STORE_OUTPUT_PAUSE unread bytes.
  * - A long LIST_KEYS is carried out in pieces (see store/keyspace/listing.c).
- * - If one request wakes many clients, WAKES_MAX of them are sent their output at once and the
- *   others in the next turns, in order. Each client takes one send() of 7 to 10 us, so 10,000 of
- *   them take 78 ms (docs/benchmarks.md, "The store"); with this limit, another client waits for at
- *   most 512. */
+ * - If one request answers the waits of many clients, WAKES_MAX of these clients are sent their
+ *   output at once and the others in the next turns, in order. One send() takes 7 to 10 us, so
+ *   10,000 clients take 78 ms (docs/benchmarks.md, "The store"). With this limit, another client
+ *   waits for at most WAKES_MAX sends. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"

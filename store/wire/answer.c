@@ -1,11 +1,12 @@
 /* A client's parser of replies. A reply is a head (byte, number, nonce or count) and then items,
- * each of which is a length and bytes. step() parses one length or the bytes of one item. `bytes`
- * holds what was received; the first `pos` bytes of it are parsed.
+ * each of which is a length and bytes. step() parses one length or the bytes of one item. a->bytes
+ * holds the received bytes, of which the first a->pos are parsed.
  *
- * A single value is returned without a copy: when its length has been parsed, everything before the
- * value is dropped from the buffer, so that the buffer's memory holds only the value and can be
- * given to the caller. The items of a list point into the buffer. The NUL byte behind an item
- * overwrites the length of the next item, which has been parsed by then. */
+ * A single value is returned without a copy: when its length has been parsed, all bytes before the
+ * value are dropped from a->bytes, so that the memory of a->bytes holds only the value and can be
+ * given to the caller. The items of a list point into a->bytes. The NUL byte behind an item
+ * overwrites the length of the next item, which is no longer needed because all items have been
+ * parsed. */
 #include "store/wire/answer.h"
 
 #include "store/wire/number.h"
@@ -14,10 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* bytes to receive while the length of a value is not known; most values fit */
+/* bytes to receive at a time while the length of a value is not known; most values are shorter */
 #define READ_AHEAD ((size_t) 4 << 10)
 #define LIST_AHEAD ((size_t) 256 << 10) /* bytes to receive at a time for a list */
-/* number of bytes by which the buffer of a value grows at first; later the buffer doubles */
+/* smallest number of bytes by which the buffer of a big value grows; a buffer that is longer than
+ * this doubles */
 #define GROW_MIN   ((size_t) 1 << 20)
 
 void store_answer_done(struct store_answer *a) {
@@ -54,7 +56,7 @@ static bool has_items(const struct store_answer *a) {
            a->shape == STORE_REPLY_POP || a->shape == STORE_REPLY_KEYS;
 }
 
-/* Returns the largest number of bytes to receive next. */
+/* Returns the largest number of bytes to receive next */
 static size_t wanted(const struct store_answer *a) {
     size_t have = a->bytes.len - a->pos;
     if (!has_items(a)) return a->head - a->bytes.len;
@@ -128,8 +130,8 @@ static int read_length(struct store_answer *a) {
     return 0;
 }
 
-/* Parses one length, or the bytes of one item. Returns 1 if it has done so, 0 if more bytes are
- * needed, or a negative errno. */
+/* Parses one length, or the bytes of one item. Returns 1 if it has parsed one of them, 0 if more
+ * bytes are needed, or a negative errno. */
 static int step(struct store_answer *a) {
     size_t have = a->bytes.len - a->pos;
     if (!a->in_item) {

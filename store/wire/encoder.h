@@ -6,10 +6,10 @@
 #include "store/bytes/bytes.h"
 #include "store/wire/operation.h"
 
-/* Where and how requests are encoded. Each function below appends one complete request to `out`. On
- * error it changes nothing and returns -ENOMEM, or -ENOTSUP if the dialect lacks the operation.
- * `prefix` is put in front of every key: "/" for keys that users write, "" for other keys such as
- * "init/". */
+/* Where and how requests are encoded. Each function below appends one request to `out` and returns
+ * 0. On error it appends nothing and returns -ENOMEM, or -ENOTSUP if the dialect lacks the
+ * operation. `prefix` is put in front of every key: "/" for keys that users write, "" for other
+ * keys such as "init/". */
 struct store_encoder {
     struct cr_buffer *out;
     enum store_dialect dialect;
@@ -26,8 +26,9 @@ int store_encode_key(const struct store_encoder *e, enum store_op op, struct sto
 /* A request with a key and a number: ADD, BARRIER. */
 int store_encode_number(const struct store_encoder *e, enum store_op op, struct store_bytes key,
                         int64_t number);
-/* A request with a key and a value: SET, APPEND, QUEUE_PUSH. It ends before the bytes of the value;
- * the caller sends these next, so that a big value need not be copied. */
+/* A request with a key and a value: SET, APPEND, QUEUE_PUSH. The function appends everything but
+ * the bytes of the value. The caller sends these after the encoded bytes, so that a big value need
+ * not be copied. */
 int store_encode_value_head(const struct store_encoder *e, enum store_op op, struct store_bytes key,
                             size_t value_len);
 int store_encode_compare_set(const struct store_encoder *e, struct store_bytes key,
@@ -39,9 +40,10 @@ int store_encode_keys(const struct store_encoder *e, enum store_op op,
 int store_encode_pairs(const struct store_encoder *e, const struct store_bytes *keys,
                        const struct store_bytes *values, size_t pair_count);
 
-/* Returns the part of a request that exceeds a limit of crun's server ("a key", "the list", …), and
- * sets *limit to the limit; returns NULL if no limit is exceeded. A client checks this before it
- * sends a request, because the server would close the connection without a reason. */
+/* Returns the name of the part of a request that exceeds a limit of crun's server ("a key", "the
+ * list", …), and sets *limit to this limit. Returns NULL if no limit is exceeded. A client calls
+ * this function before it sends a request, because a server closes the connection without a message
+ * if a limit is exceeded. */
 const char *store_request_excess(const struct store_bytes *keys, size_t key_count,
                                  const struct store_bytes *values, size_t value_count,
                                  size_t *limit);

@@ -23,8 +23,8 @@ static const struct {
 #define CODE_MAX 18 /* highest opcode of any dialect */
 
 /* Table from opcode to operation. An element is operation + 1, or 0 if the dialect has no such
- * opcode. An operation that the dialect lacks (code -1) sets an element behind CODE_MAX, which is
- * never read; so one macro serves all operations. */
+ * opcode. If the dialect lacks an operation (opcode -1), AT() sets an element behind CODE_MAX,
+ * which is never read. An index of -1 would not compile. */
 #define AT(op, code) [(code) < 0 ? CODE_MAX + 1 + STORE_OP_##op : (code)] = STORE_OP_##op + 1,
 static const uint8_t op_of[2][CODE_MAX + 1 + STORE_OP_COUNT] = {
 #define X(name, text, modern, legacy, fields, reply) AT(name, modern)
@@ -58,8 +58,8 @@ int store_detect(const void *data, size_t len, enum store_dialect *dialect, size
     *consumed = 0;
     if (b[0] == 0) {
         /* A first byte 0 is VALIDATE in the modern dialect and SET in the legacy dialect. Both
-         * requests have at least five bytes, so the server can wait for five bytes: a client that
-         * waits for a reply has sent them. */
+         * requests have at least five bytes. So the server can wait for five bytes: the client
+         * sends them without waiting for a reply in between. */
         if (len < STORE_VALIDATE_LEN) return 0;
         if (store_load_u32(b + 1) == STORE_VALIDATE_MAGIC) {
             *dialect = STORE_DIALECT_MODERN;

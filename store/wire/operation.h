@@ -11,8 +11,8 @@ enum store_dialect {
     STORE_DIALECT_MODERN,  /* spoken by torch 2.1 and later; the first request is VALIDATE */
     STORE_DIALECT_LEGACY,  /* spoken by torch 1.9 to 2.0; has no handshake, and other opcodes */
     STORE_DIALECT_ADMIN,   /* spoken by 'crun-store stat'; begins with STORE_ADMIN_MAGIC */
-    STORE_DIALECT_FOREIGN, /* the connection begins with other bytes: a registered magic number, or
-                            * an unknown one */
+    STORE_DIALECT_FOREIGN, /* the first bytes belong to none of the dialects above: they are a
+                            * registered magic number, or unknown */
 };
 
 /* The table of operations. Its columns: name; text for messages; opcode in the modern and in the
@@ -63,7 +63,8 @@ enum store_reply {
 #define STORE_READY         0 /* reply to CHECK: all keys exist */
 #define STORE_NOT_READY     1 /* reply to CHECK: at least one key is missing */
 #define STORE_STOP_WAITING  0 /* reply to WAIT and BARRIER */
-#define STORE_WAIT_CANCELED 1 /* reply to CANCEL_WAIT; a STORE_STOP_WAITING may come before it */
+#define STORE_WAIT_CANCELED 1 /* reply to CANCEL_WAIT; if the wait had ended before, the client
+                               * receives STORE_STOP_WAITING first */
 
 /* The reply to WATCH is a u8, STORE_WATCH_REGISTERED. After it, each change of the key is sent as
  * u8 code, VALUE key, VALUE old, VALUE new. */
@@ -92,19 +93,20 @@ int store_op_find(enum store_dialect dialect, uint8_t code); /* the operation of
 #define STORE_LEGACY_FIRST_MAX 0x08
 #define STORE_MAGIC_LEN        ((size_t) 4)
 
-/* The administration dialect. The client sends the magic, then any number of requests of one byte
- * each. The reply to STORE_ADMIN_STAT is a u64 length and that many bytes of JSON
- * (docs/protocols/store.md, section 6), with at most STORE_STAT_WAITERS_MAX waiting clients and at
- * most STORE_STAT_KEYS_MAX missing keys of each. On any other byte the server closes the
- * connection. */
+/* The administration dialect. The client sends the magic number, then any number of requests of one
+ * byte each. The reply to STORE_ADMIN_STAT is a u64 length and that many bytes of JSON
+ * (docs/protocols/store.md, section 6). The JSON lists at most STORE_STAT_WAITERS_MAX waiting
+ * clients, and for each client at most STORE_STAT_KEYS_MAX missing keys. On any other request the
+ * server closes the connection. */
 #define STORE_ADMIN_MAGIC      "CRS1"
 #define STORE_ADMIN_STAT       'S'
 #define STORE_STAT_WAITERS_MAX 1024
 #define STORE_STAT_KEYS_MAX    16
 
-/* Finds the dialect from the first bytes of a connection. Returns 1 and sets *dialect and *consumed
- * (the length of the handshake or magic number), or returns 0 if more bytes are needed. For
- * STORE_DIALECT_FOREIGN it sets *consumed to 0; `data` then has at least STORE_MAGIC_LEN bytes. */
+/* Finds the dialect from the first bytes of a connection. Returns 0 if more bytes are needed.
+ * Otherwise returns 1, sets *dialect, and sets *consumed to the length of the handshake or magic
+ * number. For STORE_DIALECT_FOREIGN, *consumed is 0, and `data` has at least STORE_MAGIC_LEN
+ * bytes. */
 int store_detect(const void *data, size_t len, enum store_dialect *dialect, size_t *consumed);
 
 #endif

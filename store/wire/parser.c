@@ -1,7 +1,7 @@
-/* The server's parser of requests. It goes through the field letters of the operation ("kv", "kn",
- * "K", …), and keeps the number of parsed bytes and the offsets of keys and values. So a request
- * may arrive in pieces of any size, the buffer may move between two pieces, and no byte is parsed
- * twice. */
+/* The server's parser of requests. The parser goes through the field letters of the operation
+ * ("kv", "kn", "K", …), and stores how many bytes it has parsed, and the offsets of keys and
+ * values. So a request may arrive in pieces of any size, the buffer may move between two pieces,
+ * and no byte is parsed twice. */
 #include "store/wire/parser.h"
 
 #include "store/wire/number.h"
@@ -52,8 +52,8 @@ static int add_item(struct store_parser *p, struct store_span span) {
     return 1;
 }
 
-/* Parses a length and that many bytes. Returns 1 and sets *out, 0 if more bytes are needed, or a
- * negative errno. */
+/* Parses a key or value: a length and that many bytes. Returns 1 and sets *out; 0 if more bytes are
+ * needed; or a negative errno. */
 static int parse_span(struct store_parser *p, const uint8_t *data, size_t len, bool is_key,
                       struct store_span *out) {
     if (!p->in_field) {
@@ -75,8 +75,9 @@ static int parse_span(struct store_parser *p, const uint8_t *data, size_t len, b
     return 1;
 }
 
-/* Parses a list: a count, then the elements. p->items_left is 1 plus the number of elements that
- * are not parsed; 0 means that the count is not parsed. */
+/* Parses a list: a count, then the elements. Returns 1 if the list is complete, 0 if more bytes are
+ * needed, or a negative errno. p->items_left is 1 plus the number of elements that are not parsed
+ * yet; it is 0 before the count is parsed. */
 static int parse_list(struct store_parser *p, const uint8_t *data, size_t len, bool pairs) {
     if (p->items_left == 0) {
         if (len - p->pos < 8) return 0;

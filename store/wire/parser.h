@@ -7,28 +7,29 @@
 #include "store/wire/operation.h"
 
 struct store_limits {
-    size_t key_max; /* bytes of a key on the wire, its leading '/' included */
+    size_t key_max; /* most bytes of a key on the wire, its leading '/' included */
     size_t value_max, list_max;
     size_t request_max; /* most bytes of one request; below 4 GiB */
 };
 
-/* A key or value as an offset and a length in the request. It is no pointer, because the buffer may
- * move while the rest of the request arrives. */
+/* A key or value as an offset and a length in the request. The offset replaces a pointer, because
+ * the buffer may move while the rest of the request arrives. */
 struct store_span {
     uint32_t offset, len;
 };
 
 struct store_value;
 
-/* A complete request. Its pointers point into the parsed bytes and the parser's items, so both must
- * stay unchanged while the request is used. */
+/* A complete request. Its pointers point into the parsed bytes and into the parser's `items`. While
+ * the request is in use, neither of them may change. */
 struct store_request {
     enum store_op op;
     struct store_bytes key;
     /* value of SET, APPEND and QUEUE_PUSH; desired value of COMPARE_SET */
     struct store_bytes value;
     struct store_bytes expected; /* expected value of COMPARE_SET */
-    /* memory of the value, if the caller has received the value directly into it; else NULL */
+    /* memory into which the caller has received the value (store_parser_block()), or NULL if the
+     * value is in the received bytes */
     struct store_value *block;
     int64_t number;              /* argument of ADD and BARRIER; nonce of PING */
     const uint8_t *base; /* first byte of the request, from which the offsets in `items` count */
@@ -53,8 +54,8 @@ struct store_parser {
     const char *field; /* the next field of the request, as a letter in store_op_fields(op) */
     size_t field_len;  /* length in bytes of the key or value that is being parsed */
     bool in_field;     /* true if field_len is parsed and the bytes of the key or value are not */
-    /* 1 plus the number of elements of the list that are not parsed; 0 if the list's count is not
-     * parsed */
+    /* 1 plus the number of elements of the list that are not parsed yet; 0 before the number of
+     * elements is parsed */
     size_t items_left;
     int64_t number;
     struct store_span spans[3]; /* key, value, second value */
@@ -64,29 +65,31 @@ struct store_parser {
     const char *reason; /* static text that says why parsing failed; set on error */
 };
 
-/* Parses the current request further. data[0] is the first byte of the request; earlier calls may
- * have parsed a part of it already, and that part is not read again. Returns
+/* Parses the current request further. data[0] is always the first byte of the request; the bytes
+ * that earlier calls have parsed are not parsed again. Returns
+ *
  *   1           the request is complete and in *out. The caller drops out->size bytes, and calls
  *               store_parser_next() when it has finished with *out.
  *   0           more bytes are needed
  *   -EPROTO     unknown opcode
  *   -EMSGSIZE   a limit is exceeded
  *   -ENOMEM     memory is short
+ *
  * After an error p->reason holds the reason, and the caller must close the connection. */
 int store_parse(struct store_parser *p, const void *data, size_t len, struct store_request *out);
 void store_parser_next(struct store_parser *p);
 void store_parser_done(struct store_parser *p);
 
-/* Call this when store_parse() has returned 0. If only the end of the request's last value is
- * missing, and the value has at least STORE_BLOCK_MIN bytes, it returns the length of the whole
- * value, and sets *head to the number of bytes before the value; the caller can then receive the
- * value directly into memory of its own. Otherwise it returns 0. */
+/* Call this when store_parse() has returned 0. If the request is complete up to the bytes of its
+ * last field, and this field is a value of at least STORE_BLOCK_MIN bytes, the function returns the
+ * length of the whole value, and sets *head to the number of bytes before the value. The caller may
+ * then receive the value into memory of its own. Otherwise the function returns 0. */
 #define STORE_BLOCK_MIN ((size_t) 32 << 10)
 size_t store_parser_block(const struct store_parser *p, size_t *head);
 
 /* Call this when store_parser_block() has returned the length of a value and the caller has
- * received the whole value into its own memory. `value` is that memory, and `data` the *head bytes
- * of the request before the value. It completes the request in *out. */
+ * received the whole value into its own memory. `value` is this memory, and `data` the *head bytes
+ * of the request before the value. The function sets *out to the complete request. */
 void store_parser_complete(struct store_parser *p, const void *data, struct store_bytes value,
                            struct store_request *out);
 

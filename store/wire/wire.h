@@ -11,7 +11,7 @@
  *   call_text.h   a request as text, for error messages
  *   number.h      little-endian numbers
  *
- * Pure: no sockets and no clock, because libcrunrt and tests link all of it. */
+ * Pure: the code uses no sockets and no clock, so that libcrunrt and tests can link all of it. */
 #ifndef STORE_WIRE_WIRE_H
 #define STORE_WIRE_WIRE_H
 
