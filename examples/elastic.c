@@ -4,11 +4,11 @@
  *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200
  *     crun --nproc-per-node=4 --max-restarts=3 build/examples/elastic 200 --kill 1@50
  *
- * Each step adds one all-reduced vector to the model. After a failure or a change the ranks make a
- * new group and copy the model of the rank that has made most steps. A newly started process gets
- * the model in the same way, so no checkpoint file is needed as long as one rank survives. When a
- * node leaves (SIGUSR1 to crun), its ranks need not save, because the other ranks have the same
- * model. */
+ * Each step adds one all-reduced vector to the model. After a failure or a change all ranks,
+ * including those in newly started processes, make a new group and copy the model of the rank that
+ * has made most steps. So no checkpoint file is needed as long as one rank survives. When a node
+ * leaves (SIGUSR1 to crun), its ranks need not save, because the other ranks have the same model.
+ */
 #include <crunrt.h>
 
 #include <signal.h>
@@ -23,7 +23,7 @@
 struct job {
     crunrt *rt;
     crunrt_group *world;
-    int64_t step, last; /* steps made so far; step after which the training ends */
+    int64_t step, last; /* number of steps made so far; number of steps of the whole training */
     double model[SIZE];
     int pace_ms, kill_rank, start_anew;
     int64_t kill_step;
@@ -76,8 +76,8 @@ static void die_if_asked(const struct job *j) {
     if (crunrt_restart_count(j->rt) == 0) (void) raise(SIGKILL);
 }
 
-/* Makes steps. Returns 0 if all steps are made, or 1 if a failure or a change has ended the round.
- */
+/* Makes steps until the training or the round ends. Returns 0 if all steps of the training are
+ * made, or 1 if a failure or a change has ended the round. */
 static int run_round(struct job *j) {
     crunrt_change change = CRUNRT_CHANGE_INIT;
     int rc = crunrt_group_new(j->rt, NULL, &j->world);

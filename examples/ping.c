@@ -1,5 +1,5 @@
-/* Messages between ranks: ranks 0 and 1 send a counter to and fro. After that every rank sends to
- * the next rank and receives from the previous rank at the same time.
+/* Messages between ranks: ranks 0 and 1 send a counter to each other several times. After that
+ * every rank sends to the next rank and receives from the previous rank at the same time.
  *
  *     crun --standalone --nproc-per-node=4 build/examples/ping */
 #include <crunrt.h>
@@ -14,8 +14,8 @@ static void must(int rc, const char *what) {
     exit(1);
 }
 
-/* With blocking calls, ranks 0 and 1 take turns: one adds 1 to the counter and sends it, the other
- * receives it. */
+/* Ranks 0 and 1, with blocking calls and in alternation: one rank adds 1 to the counter and sends
+ * the counter, the other rank receives it. */
 static void ping_pong(crunrt_group *world, int rank) {
     int64_t ball = 0;
     if (rank > 1) return;
@@ -31,8 +31,8 @@ static void ping_pong(crunrt_group *world, int rank) {
     }
 }
 
-/* Each rank starts a receive from its left and a send to its right neighbour, and waits for both.
- * With blocking calls all ranks would wait in their sends. */
+/* Each rank starts a receive from the previous rank and a send to the next rank, and waits for
+ * both. If the ranks used blocking calls, all could wait in their sends for ever. */
 static void shift(crunrt_group *world, int rank, int size) {
     int64_t mine = rank, from_left = -1;
     crunrt_work *sending, *receiving;

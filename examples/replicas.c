@@ -1,6 +1,6 @@
 /* Several jobs run the same program as replicas, and exchange results through a second store, which
- * exists longer than each of the jobs. Rank 0 of each job writes its result to the key
- * result/<REPLICA_ID>, and waits for the results of the other jobs.
+ * outlives the jobs. Rank 0 of each job writes the job's result to the key result/<REPLICA_ID> of
+ * the second store, and waits for the results of the other jobs.
  *
  *     crun-store serve --host 127.0.0.1 --port 29700 &
  *     REPLICA_ID=0 REPLICAS=2 STORE=127.0.0.1:29700 STORE_PREFIX=run7 \

@@ -73,7 +73,7 @@ static FILE *open_data(const char *path) {
     if (path != NULL) return fopen(path, "r");
     FILE *f = fopen("examples/data/digits.csv", "r");
     if (f != NULL) return f;
-    /* path of examples/data relative to the program in build/examples */
+    /* path of examples/data, found from the path of this program, which is in build/examples */
     char beside[PATH_MAX + 64];
     ssize_t n = readlink("/proc/self/exe", beside, PATH_MAX);
     if (n < 0) return NULL;
@@ -160,7 +160,7 @@ static void forward(const struct network *net, const struct image *im, float hid
     for (int d = 0; d < DIGITS; d++) probability[d] /= total;
 }
 
-/* Adds the gradient of one image's cross-entropy to `grad`; returns the loss. */
+/* Adds the gradient of one image's cross-entropy loss to `grad`. Returns the loss. */
 static float backward(const struct network *net, const struct image *im, struct network *grad) {
     float hidden[HIDDEN], error[DIGITS], back[HIDDEN] = {0};
     forward(net, im, hidden, error);
@@ -212,8 +212,8 @@ struct checkpoint {
     struct network net;
 };
 
-/* Writes a temporary file, flushes it and renames it, so that a crash leaves the old checkpoint
- * intact. */
+/* Writes the checkpoint to a temporary file, flushes this file to disk and renames it to `path`. So
+ * a crash at any moment leaves either the old or the new checkpoint, complete. */
 static void save_checkpoint(const char *path, const struct checkpoint *c) {
     char temp[PATH_MAX];
     (void) snprintf(temp, sizeof(temp), "%s.new", path);
@@ -224,8 +224,8 @@ static void save_checkpoint(const char *path, const struct checkpoint *c) {
     }
 }
 
-/* Returns 1 if it has read the checkpoint, 0 if there is none. A damaged checkpoint ends the
- * program. */
+/* Reads the checkpoint into *c. Returns 1, or 0 if there is no file at `path`. If the checkpoint is
+ * damaged, ends the program. */
 static int load_checkpoint(const char *path, struct checkpoint *c, int world_size) {
     int fd = open(path, O_RDONLY);
     if (fd < 0 && errno == ENOENT) return 0;
@@ -259,8 +259,8 @@ static void must(int rc, const char *what) {
     if (rc < 0) fail(what, crunrt_last_error());
 }
 
-/* Sets the first weights: rank 0 reads the checkpoint, or makes initial weights, and broadcasts
- * them. */
+/* Sets the weights with which the training begins or goes on: rank 0 reads them from the
+ * checkpoint or, if there is none, makes initial weights, and broadcasts them. */
 static void start_or_resume(struct training *t) {
     int resumed = 0;
     if (t->rank == 0) {

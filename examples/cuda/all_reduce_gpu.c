@@ -4,7 +4,7 @@
  *     crun --standalone --nproc-per-node=gpu build/examples/all_reduce_gpu
  *
  * The program requests the backend nccl by name, so on a machine without a GPU it fails with the
- * CUDA error, and does not fall back to CPUs. */
+ * error of CUDA, and does not use CPUs instead. */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>
@@ -29,8 +29,7 @@ static void must_cuda(cudaError_t e, const char *what) {
     if (e != cudaSuccess) fail(what, cudaGetErrorString(e));
 }
 
-/* Every rank fills its buffer with rank + 1. All-reduces the buffers, and checks every element of
- * the sum. */
+/* Fills the buffer with this rank + 1, all-reduces it, and checks every element of the sum. */
 static void check_sum(crunrt_group *world, float *device, float *host, int rank, int size) {
     for (int i = 0; i < COUNT; i++) host[i] = (float) (rank + 1);
     must_cuda(cudaMemcpy(device, host, COUNT * sizeof(float), cudaMemcpyHostToDevice),
@@ -45,9 +44,8 @@ static void check_sum(crunrt_group *world, float *device, float *host, int rank,
     }
 }
 
-/* Puts many all-reduces on the GPU before it waits for them. What the program itself puts on its
- * stream, which here is CUDA's default stream, runs before or after an all-reduce, in the order of
- * the calls. */
+/* Starts many all-reduces before it waits for them. The program also puts work on its own stream,
+ * here CUDA's default stream. That work and the all-reduces run in the order of the calls. */
 static void overlap(crunrt_group *world, float *device) {
     crunrt_op op = CRUNRT_OP_INIT;
     op.kind = CRUNRT_OP_ALL_REDUCE;
@@ -66,7 +64,7 @@ int main(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.backend = "nccl";
     must(crunrt_init(NULL, &rt), "start");
-    /* the group uses the GPU with this number, too, unless its options name another */
+    /* the number of this rank's GPU, on a node with one rank per GPU */
     o.device = crunrt_local_rank(rt) >= 0 ? crunrt_local_rank(rt) : 0;
     must(crunrt_group_new(rt, &o, &world), "meet the other ranks");
     must_cuda(cudaSetDevice(o.device), "use the GPU");

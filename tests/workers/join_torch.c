@@ -1,6 +1,6 @@
-/* A C program that is one rank in a group of torch.distributed ranks. It uses torch's keys, takes
- * part in the barrier at the end of torch's initialisation, and after it all-reduces, broadcasts
- * and exchanges messages with the other ranks.
+/* A C program that is one rank in a group of torch.distributed ranks. It uses torch's keys in the
+ * store, takes part in the barrier at the end of torch's initialisation, and after this barrier
+ * all-reduces, broadcasts and exchanges messages with the other ranks.
  *
  *     join_torch PREFIX BARRIER_KEY */
 #include <crunrt.h>
@@ -18,7 +18,7 @@ static void must(int rc, const char *what) {
 static void finish_torch_init(crunrt_store *store, const char *key, int size) {
     int64_t here = 0;
     must(crunrt_store_add(store, key, 1, &here), "torch's barrier");
-    /* poll the counter, as torch does, because torch sets no key that could be waited for */
+    /* poll the barrier's counter, as torch does: torch sets no key when all ranks have arrived */
     while (here < size) {
         (void) usleep(10000);
         must(crunrt_store_add(store, key, 0, &here), "torch's barrier");

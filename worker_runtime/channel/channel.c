@@ -1,7 +1,7 @@
 /* Connects to the agent, and sends and receives packets.
  *
- * An agent that is stopped (SIGSTOP) accepts no connection and reads nothing. The worker must not
- * hang because of that, so connecting and sending have a time limit. */
+ * An agent that is stopped (SIGSTOP) accepts no connection and reads no packets. The worker must
+ * not hang if its agent is stopped, so connecting and sending have a time limit. */
 #include "worker_runtime/channel/channel.h"
 
 #include "worker_runtime/channel/channel_internal.h"
@@ -29,8 +29,8 @@ static atomic_bool channel_is_taken; /* true while a runtime of this process has
 
 /* ---- connecting ---- */
 
-/* Parses CRUN_AGENT, which is "<address>:<token>". The address is a Unix socket address in Linux's
- * abstract name space. */
+/* Parses the environment variable CRUN_AGENT, which is "<address>:<token>". The address is a Unix
+ * socket address in Linux's abstract name space. */
 static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHANNEL_TOKEN_MAX],
                          struct cr_error *why) {
     const char *text = getenv(CHANNEL_VARIABLE);
@@ -51,8 +51,9 @@ static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHAN
     return 0;
 }
 
-/* Checks that the listener runs as root or as this process's user. The check is needed because any
- * user may listen at an abstract address once its owner has closed it. */
+/* Returns whether the process at the other end of the connection runs as root or as this process's
+ * user. The check is needed because any user can listen at an abstract address after the agent has
+ * closed it. */
 static bool is_trusted(int fd) {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -63,7 +64,7 @@ static bool is_trusted(int fd) {
 static int connect_to(struct worker_channel *c, const struct sockaddr_un *at, socklen_t len,
                       struct cr_error *why) {
     c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    /* SO_SNDTIMEO limits connect() and send() */
+    /* SO_SNDTIMEO is the time limit of both connect() and send() */
     struct timeval limit = {.tv_sec = AGENT_ANSWERS_MS / 1000};
     if (c->fd >= 0) (void) setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     if (c->fd < 0 || connect(c->fd, (const struct sockaddr *) at, len) < 0) {
@@ -104,7 +105,7 @@ static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
     struct iovec part = {.iov_base = &raw, .iov_len = sizeof(raw)};
     union {
         struct cmsghdr align;
-        /* room for one descriptor only: the kernel drops any further one */
+        /* room for one descriptor; if the packet carries more, the kernel closes the others */
         char room[CMSG_LEN(sizeof(int))];
     } control;
     struct msghdr m = {.msg_iov = &part,
@@ -185,7 +186,8 @@ void worker_channel_open(struct worker_channel *c, struct cr_error *why) {
     dump_connect(c->fd, c->page);
 }
 
-/* The page stays mapped, because the signal handler in dump.c may be reading it. */
+/* Closes the connection. The page stays mapped, because the signal handler in dump.c can still be
+ * reading it on another thread. */
 void worker_channel_close(struct worker_channel *c) {
     if (dump_disconnect(c->fd)) {
         atomic_store(&channel_is_taken, false);
@@ -217,8 +219,8 @@ int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms,
         ssize_t n = recv(c->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC);
         if (n >= 0) {
             if (channel_packet_decode(&raw, (size_t) n, p) == 0) return 1;
-            break; /* the bytes are no packet, or n is 0 because the agent has closed the
-                    * connection */
+            break; /* the bytes are not a valid packet, or n is 0 because the agent has closed
+                    * the connection */
         }
         if (errno != EAGAIN && errno != EINTR) break;
         if (deadline_ms != CR_FOREVER && deadline_ms <= cr_monotonic_ms()) return 0;
@@ -239,8 +241,9 @@ void worker_channel_read_all(struct worker_channel *c) {
     if (round_state_is_frozen(&c->round)) c->round.change = (struct channel_packet){0};
 }
 
-/* Returns an epoll descriptor that reports each packet's arrival once (EPOLLET), so that packets
- * which another thread leaves unread do not end every wait at once. */
+/* Returns an epoll descriptor that becomes ready once for each packet that arrives on fd (EPOLLET).
+ * Without EPOLLET, a packet that another thread has not read yet would end every epoll_wait() at
+ * once. Returns a negative errno on failure. */
 static int open_arrivals(int fd) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
     int arrivals = epoll_create1(EPOLL_CLOEXEC);
@@ -256,8 +259,9 @@ int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms) {
     if (page == NULL) return -ENOTCONN;
     CR_AUTO_FD int arrivals = open_arrivals(c->fd);
     if (arrivals < 0) return arrivals;
-    /* The agent sets `over` before it sends OVER, and the descriptor was opened before this first
-     * look, so no end of a round is missed. */
+    /* No end of a round is missed: the agent sets `over` before it sends the packet OVER, and
+     * `arrivals` was opened before `over` is read here. So either `over` is set already, or OVER
+     * makes `arrivals` ready. */
     while (atomic_load(&page->over) == 0) {
         struct epoll_event event;
         int n = epoll_wait(arrivals, &event, 1, cr_poll_timeout(deadline_ms));

@@ -13,13 +13,13 @@
  * number, or 0 if the handler is not installed. */
 int dump_install_handler(void);
 
-/* From now on the handler reports each dump to the agent on the connection `fd`. `fd` and `page`
- * must stay valid until dump_disconnect(). */
+/* After this call the handler reports each dump to the agent on the connection `fd`. `fd` and
+ * `page` must stay valid until dump_disconnect(). */
 void dump_connect(int fd, struct channel_page *page);
 
-/* Makes the handler stop using `fd`, so that the caller may close it. If a handler is running on
- * another thread, it waits until that handler has returned. Returns whether the handler used `fd`;
- * if not, it does nothing. */
+/* Call this before `fd` is closed. If dump_connect() was called with `fd`, makes the handler stop
+ * using `fd`, waits until no handler is running on any thread, and returns true. Otherwise does
+ * nothing and returns false. */
 bool dump_disconnect(int fd);
 
 #endif

@@ -18,17 +18,17 @@ struct round_state {
     /* the last CHANGE packet; its type is 0 if no change is announced */
     struct channel_packet change;
     uint64_t stop_at;         /* agreed step, after which this worker stops; 0: not known yet */
-    int64_t change_until_ms;  /* time (ms, monotonic clock) at which the agent ends the round, ready
-                               * or not */
+    int64_t change_until_ms;  /* time (ms, monotonic clock) at which the agent ends the round, even
+                               * if this worker is not ready */
     /* true if the agent has ended the round without an agreed step, for example after a failure */
     bool is_over;
-    bool is_refused;          /* true if the agent has sent REFUSED; it sends no more packets */
+    bool is_refused;          /* true if the agent has sent REFUSED, its last packet */
     bool has_asked_to_rejoin; /* true if this worker has sent REJOIN, which the agent answers by
                                * ROUND */
 };
 
-/* Changes the state as the packet requires; the packet must have been decoded. Ignores a type that
- * this version does not know, because a newer agent may send it. */
+/* Changes the state as the packet requires. `p` must come from channel_packet_decode(). A packet of
+ * a type that this version does not know is ignored, because a newer agent may send it. */
 void round_state_receive(struct round_state *s, const struct channel_packet *p, int64_t now_ms);
 
 /* Returns whether the worker must wait in its step, because a change is announced and the agreed
@@ -38,9 +38,9 @@ bool round_state_is_frozen(const struct round_state *s);
 /* Returns whether the worker has made the agreed step and must stop. */
 bool round_state_must_stop(const struct round_state *s);
 
-/* Returns the time until which a frozen worker waits (ms, monotonic clock), or 0 if the worker is
- * not frozen. A working agent ends the wait before the time of the change is over. If the agent
- * hangs, the worker waits 5 s longer than that time, but not forever. */
+/* Returns the time until which a frozen worker waits for the agreed step (ms, monotonic clock), or
+ * 0 if the worker is not frozen. That time is 5 s after change_until_ms. An agent that works sends
+ * a packet before change_until_ms; the limit is for an agent that hangs. */
 int64_t round_state_wait_until_ms(const struct round_state *s);
 
 #endif

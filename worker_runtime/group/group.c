@@ -1,5 +1,5 @@
-/* Makes and destroys groups. A new group goes through three phases: it loads its backend; it waits
- * until each of its ranks has reported in the store that it has arrived; the ranks connect. */
+/* Makes and destroys groups. To make a group, each rank loads the backend, waits until all ranks of
+ * the group have reported in the store that they have arrived, and connects to the other ranks. */
 #include "worker_runtime/group/group.h"
 
 #include "worker_runtime/modules/modules.h"
@@ -24,7 +24,8 @@ static int read_options(const crunrt_group_options *given, crunrt_group_options 
     return 0;
 }
 
-/* Checks the list ranks[count], and sets *out to this process's index in it, or to -1. */
+/* Checks the list ranks[count]. Sets *out to the index of this process's rank in the list, or to -1
+ * if the list does not contain it. Returns 0, -EINVAL or -ENOMEM. */
 static int find_rank(const struct crunrt *rt, const int *ranks, size_t count, int *out) {
     CR_AUTO_FREE bool *seen = calloc((size_t) rt->place.world_size, sizeof(*seen));
     if (seen == NULL) return cr_fail(rt_last_error(), -ENOMEM, "make a group: out of memory");
@@ -97,7 +98,7 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
     } else {
         (void) snprintf(g->name, sizeof(g->name), "group %llu", (unsigned long long) number);
     }
-    /* control characters are replaced, because an error text must be one line */
+    /* the name is part of error texts, which must be one line: replace control characters */
     for (char *p = g->name; *p != '\0'; p++) {
         if ((unsigned char) *p < 0x20 || *p == 0x7f) *p = '?';
     }
@@ -111,7 +112,7 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
     return rc;
 }
 
-/* Call this when this rank cannot make the group. It reports that in the store, so that the other
+/* Call this if this rank cannot make the group. It reports `cause` in the store, so that the other
  * ranks fail at once instead of waiting for this rank. */
 static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     char words[CR_ERROR_TEXT_MAX + 64], first[8];
@@ -140,9 +141,9 @@ static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_optio
     return g;
 }
 
-/* Carries out crunrt_group_new() on a rank that is not in the group. It counts the group, as all
- * ranks do, and takes part if the group is made by a split. It returns only a failure of the split:
- * that breaks the group of all ranks, to which this rank belongs. */
+/* Carries out crunrt_group_new() on a rank that is not in the group. Such a rank counts the group,
+ * as all ranks do, compares the list of ranks, and takes part if the group is made by a split.
+ * Returns 0, or the error of one of these. If only the new group fails, returns 0. */
 static int make_as_outsider(struct crunrt *rt, const crunrt_group_options *o, crunrt_group **out) {
     struct cr_error *err = rt_last_error();
     *out = NULL;
@@ -208,7 +209,8 @@ void crunrt_group_destroy(crunrt_group *group) {
     if (group == NULL) return;
     group_split_withdraw(group);
     group_end_works(group);
-    /* On a backend whose peers do not see that a connection ends, the store says who has left. */
+    /* If the backend's peers do not notice that a connection ends (looks_every_ms > 0), this rank
+     * reports in the store that it leaves. */
     if (group->state != NULL && group->broken.code == 0 && group->unfinished == 0 &&
         group->backend->looks_every_ms > 0 && group->size > 1)
         group_leave(group);

@@ -1,9 +1,9 @@
-/* The process group as the files of this chamber see it. Programs use groups through crunrt.h.
+/* The process group, for the files of this chamber. Programs use groups through crunrt.h.
  *
- * Each call on a group has four stages. Prepare checks the arguments, fills in defaults and gives
- * the call its number. Begin records the call and, with CRUNRT_DEBUG=1, compares it with the calls
- * of the other ranks. Then the backend moves the data. Outcome records the result, and breaks the
- * group if the call has failed. */
+ * Each operation on a group has four stages. 1. group_call_prepare() checks the arguments, fills in
+ * defaults and gives the operation its number. 2. group_call_begin() records the operation and,
+ * with CRUNRT_DEBUG=1, compares it with the operations of the other ranks. 3. The backend moves the
+ * data. 4. group_outcome() records the result, and breaks the group if the operation has failed. */
 #ifndef RUNTIME_GROUP_H
 #define RUNTIME_GROUP_H
 
@@ -18,7 +18,9 @@ struct crunrt_group {
     struct crunrt *rt;
     /* view of the job's store that puts the group's prefix in front of each key (group_store.c) */
     struct crunrt_store *store;
-    struct crunrt_store *side_store; /* the same keys, for other threads; its calls never wait */
+    /* a second view with the same prefix, for use in other threads: a call with one key returns
+     * -EBUSY if another thread uses the connection */
+    struct crunrt_store *side_store;
     uint64_t number;            /* index of this group among the groups of its runtime, from 0 */
     char name[64];
     /* rank -1: this rank is not in the group and only takes part in the split that makes it */
@@ -34,13 +36,15 @@ struct crunrt_group {
     struct crunrt_work *works; /* all works of this group that are not freed */
     /* works that the program has handed to a stream and no longer owns, oldest first */
     struct crunrt_work *handed, *handed_last;
-    /* What this rank waits for, so that it can be seen that a rank which has left will never take
-     * part in it: how many collectives this rank has begun, and the peer of its last send or
-     * receive (-1: its last operation is a collective). */
+    /* number of collectives that this rank has begun */
     _Atomic uint32_t begun;
+    /* peer of this rank's last operation if that is a send or receive; -1 if it is a collective */
     _Atomic int peer;
-    _Atomic int64_t peer_left_ms; /* when this rank saw that this peer had left; 0 = it has not */
-    /* other ranks may be of another program, which does not use our keys in the store */
+    /* time in ms at which this rank noticed that `peer` has left the group; 0 if it has not noticed
+     * that */
+    _Atomic int64_t peer_left_ms;
+    /* true if some ranks use another library, which does not know this library's keys in the
+     * store (foreign_prefix in crunrt.h) */
     bool is_foreign;
     bool compares_calls;     /* true if CRUNRT_DEBUG=1 is set: each call is compared with the calls
                               * of the other ranks */
@@ -56,40 +60,41 @@ struct group_call {
     uint64_t flight; /* number of this call in the flight recorder */
 };
 
-/* Checks `given` and fills in *out. Returns 0; or -EINVAL or -EPIPE (the group is broken), and sets
- * the thread's error text. The call gets the next number, but the number is used up only by
- * group_call_count(), when the backend has accepted the call. */
+/* Checks `given` and fills in *out, with the next free number. Returns 0; or -EINVAL or -EPIPE (the
+ * group is broken), and sets the thread's error text. When the backend has accepted the call,
+ * group_call_count() must be called; until then the next call gets the same number. */
 int group_call_prepare(struct crunrt_group *g, const crunrt_op *given, struct group_call *out);
 void group_call_count(struct crunrt_group *g, const struct group_call *call);
 
-/* Records that the call begins. With CRUNRT_DEBUG=1, compares it with the calls of the other
- * ranks. */
+/* Records that the call begins. With CRUNRT_DEBUG=1, compares it with the calls of the other ranks.
+ * Returns what group_check_call() returns. */
 int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_error *err);
 
-/* Records what this rank waits for from now on; see the members `begun` and `peer`. */
+/* Records in `begun` and `peer` which call this rank is about to wait for. */
 void group_call_announce(struct crunrt_group *g, const struct group_call *call);
 
-/* Prepares each operation of a batch. Operations that have elements are also stored in list[], and
- * *used is their number. */
+/* Prepares each operation ops[i] of a batch, as calls[i]. Also stores those that have elements in
+ * list[], and adds their number to *used. Returns 0, -EINVAL or -EPIPE. */
 int group_prepare_batch(struct crunrt_group *g, const crunrt_op *ops, size_t count,
                         struct group_call *calls, struct backend_call *list, size_t *used);
 
-/* Records the backend's result `rc`. 0 and refusals (-EINVAL, -ENOTSUP, -EAGAIN) leave the group
- * intact; any other result breaks it. Returns the error that the caller of the operation gets. */
+/* Records `rc`, the result of the backend. If `rc` is 0 or a refusal (-EINVAL, -ENOTSUP, -EAGAIN),
+ * the group stays intact; any other result breaks it. Returns what the function of crunrt.h returns
+ * for this call. */
 int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
                   struct cr_error *err);
 
 /* ---- group_check.c: comparing calls ---- */
 
 /* With CRUNRT_DEBUG=1, waits until all ranks are about to make this call. Returns 0; -EPROTO if two
- * ranks make different calls, and sets err to a sentence that names both; or the store's failure.
+ * ranks make different calls, and sets err to a sentence that names both; or the store's error.
  * Without CRUNRT_DEBUG=1 returns 0 at once. */
 int group_check_call(struct crunrt_group *g, const struct group_call *call, struct cr_error *err);
 
 /* ---- group_store.c: the group's keys ---- */
 
-/* Sets the timeout of the group's requests to the store: timeout_ms, but at least 5 seconds. A
- * store that works answers at once, so one that is silent for longer is gone. */
+/* Sets the timeout of the group's requests to the store: timeout_ms, but at least 5 seconds. That
+ * is long enough, because a store that works answers at once. */
 void group_limit_store(struct crunrt_group *g, int64_t timeout_ms);
 
 struct backend_store group_backend_store(struct crunrt_group *g);
@@ -98,73 +103,74 @@ struct backend_store group_backend_store(struct crunrt_group *g);
  * text, which that call has left in crunrt_last_error(), to *err. Returns `rc`. */
 int group_store_failure(int rc, struct cr_error *err);
 
-/* Waits until a key of the group exists in the store. Returns 0; -ETIMEDOUT; -ECONNRESET as soon as
- * group_failed() returns it; or the store's failure. */
+/* Waits until a key of the group exists in the store. During the wait it calls group_failed() from
+ * time to time. Returns 0; -ETIMEDOUT; the error of group_failed(); or the store's error. */
 int group_wait_for_key(struct crunrt_group *g, const char *key, int64_t timeout_ms,
                        struct cr_error *err);
 
-/* Checks whether the group has failed elsewhere. Returns 0; -EPROTO if the ranks give different
- * lists for the group; or -ECONNRESET if another rank has reported a failure of the group (err
- * quotes its report), if the agent has reported that the round is over, or if a rank has left the
- * group that this rank waits for. */
+/* Checks whether the group can still work. Returns 0 if no failure is known; -EPROTO if a rank has
+ * reported that the ranks give different lists for the group; or -ECONNRESET if another rank has
+ * reported another failure (err quotes its report), if the agent has reported that the round is
+ * over, or if this rank waits for a rank that has left the group. */
 int group_failed(struct crunrt_group *g, struct cr_error *err);
 
-/* most ranks that an error text lists; of further ranks it gives only the number */
+/* largest number of ranks that an error text lists; of the others it says only how many they are */
 #define GROUP_NAMED_MAX 16
 
 /* Writes to `out` the ranks that have not set their key "<phase>/<rank>", for example "1, 4".
- * Returns the number of these ranks, or the store's failure. */
+ * Returns the number of these ranks, or a negative error of the store. */
 int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, size_t out_size);
 
 /* ---- group_arrival.c ---- */
 
 /* Waits until all ranks of the group have called this function with the same `phase`. A phase can
  * be used once per group. Returns 0; -ETIMEDOUT, and sets err to a text that names the absent
- * ranks; or the store's failure. */
+ * ranks; the error of group_failed(); or the store's error. */
 int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
                  struct cr_error *err);
 
 /* Checks that all ranks give the same list of ranks for this group: ranks[count], or all ranks if
- * it is NULL. Returns 0; -EPROTO, and sets err to a text with both lists; or the store's failure.
- */
+ * `ranks` is NULL. Returns 0; -EPROTO, and sets err to a text with both lists; or the store's
+ * error. */
 int group_compare_lists(struct crunrt_group *g, const int *ranks, size_t count,
                         struct cr_error *err);
 
-/* The first words of the text with which group_compare_lists() fails. */
+/* words in the error text of group_compare_lists(), by which group_failed() recognises the error */
 #define GROUP_LISTS_DIFFER "the ranks give different lists"
 
-/* Reports to the ranks that stay that this rank leaves the group. */
+/* Reports in the store that this rank leaves the group, for the ranks that stay. */
 void group_leave(struct crunrt_group *g);
 
 /* ---- group_work.c ---- */
 
-/* Ends all works of a group that is being destroyed. Works that are not over get an error. The
- * program can still test, wait for and free them. */
+/* Ends all works of a group that is being destroyed. A work that is not over gets an error as its
+ * result. The program can still test, wait for and free each work. */
 void group_end_works(struct crunrt_group *g);
 
 /* ---- group_split.c ---- */
 
-/* Connects the group by splitting the first group of all ranks, if all ranks can do so. Returns 1
- * if the split is done (on a rank outside the group, g->state stays NULL); 0 if a split is not
- * possible and the group must be connected without it; or a negative errno. */
+/* Connects the group by splitting the first group of all ranks, if all ranks are able to do so.
+ * Returns 1 if the group was split off (on a rank outside the group, g->state stays NULL); 0 if no
+ * split is possible, in which case the ranks must connect without it; or a negative errno. */
 int group_split(struct crunrt_group *g, const struct backend_group *b, struct cr_error *err);
 
-/* group_split_offer() makes a new group available as the parent of later splits, if it contains all
- * ranks and its backend can split. Before the group is destroyed, group_split_withdraw() must be
- * called. */
+/* group_split_offer() records a new group as the group from which later groups are split, if the
+ * new group contains all ranks and its backend can split. group_split_withdraw() removes this
+ * record, and must be called before the group is destroyed. */
 void group_split_offer(struct crunrt_group *g);
 void group_split_withdraw(struct crunrt_group *g);
 
 /* ---- group_failure.c ---- */
 
-/* Writes this rank's reason of failure, `words`, to the store, unless another rank has written a
- * reason before. Sets `first` to that other reason, or to "" if this rank is the first. */
+/* Writes `words`, why this rank has failed, to the group's key `failure`, unless another rank has
+ * written the key before. Sets `first` to the text of that other rank; or to "" if this rank is the
+ * first, or the store does not answer. */
 void group_report_failure(struct crunrt_group *g, const char *words, char *first,
                           size_t first_size);
 
 /* Breaks the group: aborts its connections, and reports the failure to the other ranks through the
- * store. On entry, *err contains the cause. The function adds to its text which ranks give no sign
- * of life and which ranks are in another call.
+ * store. On entry, *err contains the cause. The function adds to the text in *err which ranks give
+ * no sign of life and, after a timeout, which ranks are in another call.
  *
  *   what    a short name of the failed call for messages, such as "all_reduce #17"
  *   doing   the full description of the call, to be compared with those of the other ranks

@@ -1,14 +1,15 @@
-/* With CRUNRT_DEBUG=1, compares the ranks' calls before each collective. If the calls differ, all
- * ranks fail with the same sentence; without this check they would hang or compute wrong numbers.
+/* With CRUNRT_DEBUG=1, compares the calls of all ranks before each collective. If the calls differ,
+ * all ranks fail with the same sentence; without this check the ranks would hang or compute wrong
+ * numbers. The keys of call number <seq> are
  *
  *   check/<seq>/call           "rank 2: all_reduce(float32 x 1000, sum)", set by the first rank
- *   check/<seq>/count          number of ranks that make the call of the first rank
+ *   check/<seq>/count          number of ranks whose call is equal to that of the first rank
  *   check/<seq>/counts/<rank>  for an all-to-all with counts: the elements that the rank sends to
  *                              each rank, then the elements that it expects from each rank
  *   check/<seq>/verdict        "ok" once all ranks agree, or the sentence that names the difference
  *
- * The check costs four requests per rank and call. The last rank to arrive compares the counts. The
- * keys of a call are deleted two calls later. */
+ * The check costs four requests to the store per rank and call. The last rank to arrive compares
+ * the counts. The keys of call <seq> are deleted during call <seq> + 2. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
@@ -23,7 +24,8 @@ static void key_of(uint32_t seq, const char *what, char out[64]) {
     (void) snprintf(out, 64, "check/%u/%s", seq, what);
 }
 
-/* Sets the verdict of call `seq`, unless another rank has set it. */
+/* Sets the key check/<seq>/verdict to `sentence`, unless another rank has set it. Returns 0 or the
+ * store's error. */
 static int set_verdict(struct crunrt_group *g, uint32_t seq, const char *sentence) {
     char key[64];
     key_of(seq, "verdict", key);
@@ -67,8 +69,9 @@ static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
     return 0;
 }
 
-/* If a rank expects another number of elements than a second rank sends to it, writes a sentence
- * that says so. Otherwise leaves `sentence` unchanged. */
+/* Compares the counts of an all-to-all. If the number of elements that some rank sends to another
+ * rank differs from the number that the latter expects, writes this to `sentence`; otherwise leaves
+ * `sentence` unchanged. Returns 0 or the store's error. */
 static int compare_counts(struct crunrt_group *g, uint32_t seq, const char *call,
                           char sentence[3 * OP_TEXT_MAX]) {
     size_t n = (size_t) g->size;
@@ -144,8 +147,8 @@ int group_check_call(struct crunrt_group *g, const struct group_call *call, stru
     }
     if (rc < 0) return cr_wrap(err, "compare the call with the other ranks");
     CR_AUTO_FREE char *verdict = value;
-    /* Deletes the keys of call seq-2, which no rank reads any more: every rank has begun call seq,
-     * so every rank has left call seq-1. */
+    /* Deletes the keys of call seq-2. Call seq-1 succeeded, so every rank had begun it. So every
+     * rank had left call seq-2, and reads its keys no more. */
     if (g->rank == 0 && seq >= 2) delete_check_keys(g, seq - 2);
     return strcmp(verdict, "ok") == 0 ? 0 : cr_fail(err, -EPROTO, "%s", verdict);
 }

@@ -1,15 +1,16 @@
 /* Breaks a group: when one rank fails, all ranks fail soon, and their error texts name the cause.
  *
- * The rank that notices a failure closes its connections, so that its peers notice the failure and
- * close theirs. With some backends the peers do not notice a closed connection; such a backend has
- * `looks_every_ms`, and checks the store that often. For these, the rank reports the failure in the
- * store before it aborts the backend, because an abort may take long.
+ * A rank that notices a failure closes its connections, so that its peers notice the failure, too,
+ * and close their connections. With some backends the peers do not notice a closed connection. Such
+ * a backend sets `looks_every_ms`, and checks the store for failures at this interval. If the
+ * backend sets it, this rank first reports the failure in the store and then aborts the backend,
+ * because an abort can take long.
  *
  * Each rank that notices the failure writes what it was doing to the key state/<rank> in the store.
  * A rank that does not write its key within a short time (GRACE_…_MS) is taken for dead or hung,
- * and the error texts name it. The key `failure` contains the error of the first rank that failed;
- * the other ranks quote it. After a timeout the ranks also compare their states, because ranks that
- * make different calls wait for each other without end. */
+ * and the error texts name that rank. The key `failure` contains the error of the first rank that
+ * failed; the other ranks quote this error. After a timeout the ranks also compare their keys
+ * state/<rank>, because a timeout is also what follows when the ranks make different calls. */
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/group/group.h"
 
@@ -21,21 +22,22 @@
 #include <string.h>
 
 /* Time in ms that a rank which has noticed a failure waits for the keys state/<rank> of the other
- * ranks. After a timeout it is longest, because the timeouts of the ranks end at slightly different
- * moments. After a broken connection the ranks notice the failure within milliseconds. Under an
- * agent it is short: the agent knows which worker died and is starting the next round, so a quick
- * end is more useful than a complete text. */
+ * ranks. The time is longest after a timeout, because the timeouts of the ranks end at slightly
+ * different moments. If a connection has broken, all ranks notice it within milliseconds. The time
+ * is shortest if there is an agent: the agent knows which worker has died and is starting the next
+ * round, so a quick end is more useful than a complete text. */
 #define GRACE_AFTER_TIMEOUT_MS INT64_C(1000)
 #define GRACE_AFTER_RESET_MS   INT64_C(100)
 #define GRACE_UNDER_AGENT_MS   INT64_C(50)
 #define GRACE_AFTER_LOOK_MS    INT64_C(150) /* time in ms that is added to looks_every_ms */
 
-/* largest group whose states are read, because that takes one request for each rank */
+/* In a group with more ranks than this, the keys state/<rank> are not read: that would take one
+ * request per rank. */
 #define ASK_RANKS_MAX 512
 #define OTHERS_MAX    2   /* most other ranks whose calls an error text describes */
 
-/* Writes to the store what this rank was doing. A failure is ignored, because the store may be
- * gone, too. */
+/* Sets this rank's key state/<rank> to `doing`. Errors are ignored: the store may be gone, and the
+ * group is already failing. */
 static void write_state(struct crunrt_group *g, const char *doing) {
     char key[32];
     (void) snprintf(key, sizeof(key), "state/%d", g->rank);
@@ -59,8 +61,8 @@ static int64_t grace_ms(const struct crunrt_group *g, int code) {
     return g->rt->channel.page != NULL ? GRACE_UNDER_AGENT_MS : GRACE_AFTER_RESET_MS;
 }
 
-/* Writes to `out` which ranks have not written their state, for example "; no sign of rank 2"; or
- * "" if all ranks have. */
+/* Waits for the keys state/<rank> for at most grace_ms. Sets `out` to a text that names the ranks
+ * whose key is missing, for example "; no sign of rank 2", or to "" if there are none. */
 static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, size_t out_size) {
     out[0] = '\0';
     if (g->size > ASK_RANKS_MAX) return;
@@ -77,8 +79,8 @@ static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, siz
     (void) snprintf(out, out_size, "; no sign of rank %s", names);
 }
 
-/* Writes to `out` the ranks whose state differs from `doing`, for example "; rank 1 was in
- * broadcast(float32 x 64, root 0) #17"; or "" if no state differs. */
+/* Sets `out` to a text that names the ranks whose key state/<rank> differs from `doing`, for
+ * example "; rank 1 was in broadcast(float32 x 64, root 0) #17", or to "" if there are none. */
 static void find_others(struct crunrt_group *g, const char *doing, char *out, size_t out_size) {
     size_t len = 0;
     int found = 0;
@@ -119,7 +121,7 @@ int group_break(struct crunrt_group *g, const char *what, const char *doing, str
     struct cr_error lost = {0};
     (void) rt_recoverable(g->rt, &lost);
     bool adds_lost = lost.code != 0 && cause.code != -ENOTRECOVERABLE;
-    /* a failure that another rank has reported is in the cause already */
+    /* if the cause is what another rank has reported, its text already contains that report */
     bool adds_first = first[0] != '\0' && strstr(cause.text, first) == NULL;
     (void) cr_fail(&g->broken, cause.code,
                    "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s%s%s%s", what,

@@ -69,7 +69,7 @@ int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_
     return group_check_call(g, call, err);
 }
 
-/* Writes a full description, for example "all_reduce(float32 x 1000, sum) #17". */
+/* Writes the full description of a call, for example "all_reduce(float32 x 1000, sum) #17". */
 static void describe_call(const struct group_call *call, char out[OP_TEXT_MAX + 32]) {
     char text[OP_TEXT_MAX];
     op_describe(&call->op, text);
@@ -83,7 +83,8 @@ int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
     if (rc == -EINVAL || rc == -ENOTSUP || rc == -EAGAIN) {
         return cr_wrap(err, "%s in group '%s'", op_kind_name(call->op.kind), g->name);
     }
-    /* an earlier operation has broken the group, so this operation returns that failure */
+    /* if an earlier operation has broken the group, this operation fails with the text of that
+     * failure */
     if (g->broken.code != 0) {
         *err = g->broken;
         return rc;

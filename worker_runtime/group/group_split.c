@@ -1,17 +1,17 @@
-/* Makes a group by splitting the first group of all ranks, the parent. A split is faster than a new
- * group: it needs no exchange of ids and no new bootstrap of the backend.
+/* Makes a group by splitting the parent: the first group of all ranks in this round whose backend
+ * can split. A split is faster than a connection without it, because the ranks need not exchange
+ * ids through the store and the backend need not start from nothing.
  *
  * Every rank of the parent must take part in the split, also ranks outside the new group: if one
- * rank were missing, the others would hang. So all ranks first agree whether to split, by two keys
- * of the new group:
+ * rank were missing, the other ranks would hang. So all ranks first agree whether to split, by two
+ * keys of the new group:
  *
  *   split/<parent>/willing   number of ranks that are ready to split
  *   split/decision           "split", set by the last rank that becomes ready; or "fresh", set by
- *                            the first rank that cannot split or has waited too long. It is set
- *                            once, and all ranks follow it.
+ *                            the first rank that cannot split or has waited too long. The key is
+ *                            set only once, and all ranks follow it.
  *
- * The parent is the first group of all ranks in this round whose backend can split. While this
- * round has no such group, nothing here uses the store. */
+ * If this round has not had a parent, no function in this file uses the store. */
 #include "worker_runtime/group/group.h"
 
 #include "base/memory.h"
@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time in ms that a rank waits for the other ranks to become ready; after it, the rank sets
- * "fresh". It limits by how much a rank outside the new group can delay the group, because such a
- * rank may call crunrt_group_new() much later. */
+/* Longest time in ms that a rank waits for the other ranks to become ready to split. After this
+ * time the rank sets the decision to "fresh". The limit is needed because a rank outside the new
+ * group can call crunrt_group_new() much later than the others, and must not delay the group. */
 #define PATIENCE_MS INT64_C(10000)
 
 static const char decision_key[] = "split/decision";
@@ -53,7 +53,7 @@ static bool is_split(const void *text, size_t len) {
 }
 
 /* Sets the decision to `word`, unless another rank has set it. Returns 1 if the decision is
- * "split", 0 if it is "fresh", or the store's failure. */
+ * "split", 0 if the decision is "fresh", or the store's error. */
 static int decide(struct crunrt_group *g, const char *word) {
     void *held = NULL;
     size_t len = 0;
@@ -68,7 +68,7 @@ static int wait_for_decision(struct crunrt_group *g, struct cr_error *err) {
     int64_t patience = g->timeout_ms / 2 < PATIENCE_MS ? g->timeout_ms / 2 : PATIENCE_MS;
     int rc = group_wait_for_key(g, decision_key, patience, err);
     if (rc == -ETIMEDOUT) return decide(g, "fresh");
-    /* the new group has failed; this rank is not in it, so this rank returns no error */
+    /* the new group has failed, but this rank (-1: outside the group) does not use it: no error */
     if (rc == -ECONNRESET && g->rank < 0) return 0;
     if (rc < 0) return rc;
     CR_AUTO_FREE void *value = NULL;

@@ -22,9 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Interval in ms at which a rank that waits for a key checks whether another rank has failed. It
- * begins with the first value and doubles up to the second. The check is needed while a group is
- * made and in a monitored barrier, because no connection breaks then when a rank fails. */
+/* Interval in ms at which a rank that waits for a key checks whether another rank has failed. The
+ * interval begins with the first value and doubles up to the second. The check is needed while a
+ * group is made and in a monitored barrier: there the failure of a rank breaks no connection. */
 #define FAILURE_LOOK_FIRST_MS INT64_C(10)
 #define FAILURE_LOOK_EVERY_MS INT64_C(200)
 
@@ -106,10 +106,12 @@ static int on_remove(void *arg, const char *key, struct cr_error *err) {
 
 /* ---- failures elsewhere ---- */
 
-#define PEER_LEFT_MS INT64_C(1000) /* time for the last messages of a peer that has left */
+/* time in ms after which no message of a peer that has left can arrive any more */
+#define PEER_LEFT_MS INT64_C(1000)
 
-/* Returns whether this rank waits for a rank that has left after `collectives` collectives. What a
- * peer has sent may still be on its way when it has left. */
+/* `rank` has left the group after it had made `collectives` collectives. Returns whether this rank
+ * waits in vain for that rank: in a later collective; or in a send or receive, once PEER_LEFT_MS
+ * have passed, because a peer's last messages can arrive after it has left. */
 static bool waits_for(struct crunrt_group *g, int rank, uint32_t collectives) {
     if (atomic_load(&g->begun) > collectives) return true;
     if (atomic_load(&g->peer) != rank) return false;
@@ -150,8 +152,8 @@ static int check_failed(struct crunrt_group *g, struct crunrt_store *store, stru
     return cr_fail(err, differs ? -EPROTO : -ECONNRESET, "another rank failed: %s", text);
 }
 
-/* Checks for failures, and leaves the thread's error text as it is, because a key that does not
- * exist is no failure of the program's call. */
+/* Does what group_failed() does. The thread's error text stays as it was: the requests to the store
+ * change it when a key does not exist, which is no failure of the program's call. */
 static int look_for_failure(struct crunrt_group *g, struct crunrt_store *store,
                             struct cr_error *err) {
     struct cr_error before = *rt_last_error(), found = {0};
@@ -173,8 +175,8 @@ void group_leave(struct crunrt_group *g) {
 }
 
 static int on_failed(void *arg, struct cr_error *err) {
-    /* sets the shortest timeout, so that a slow store does not make the backend miss its own
-     * deadline */
+    /* 0 sets the shortest timeout, so that the backend does not wait long for a slow store and
+     * misses its own deadline */
     group_limit_store(arg, 0);
     return group_failed(arg, err);
 }

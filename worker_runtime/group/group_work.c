@@ -1,9 +1,9 @@
 /* Works: operations that run while the program continues. The backend runs them. This file keeps
  * the result of each work, and breaks the group when a work has failed.
  *
- * A work whose end a stream waits for can be freed before it is over, or is never seen by the
- * program (crunrt_group_enqueue()). Such works are handed to the group: they are in a list, and
- * later calls on the group find out how they ended. */
+ * If a stream waits for the end of a work, the program can free the work before it is over, or
+ * never gets the work at all (crunrt_group_enqueue()). Such a work is handed over to the group: it
+ * is put into the list `handed`, and a later call on the group finds out how it ended. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* every time this many works are handed to the group, it looks which of them are over */
+/* crunrt_group_enqueue() frees the handed works that are over each time when the number of
+ * unfinished works is a multiple of this */
 #define HANDED_LOOK_EVERY 8
 
 struct crunrt_work {
@@ -25,10 +26,11 @@ struct crunrt_work {
     struct group_call call;   /* the operation, or the first of a batch */
     void *state;              /* the backend's handle; NULL if there is none */
     bool is_over;
-    bool is_handed;           /* a stream waits for it, so it can be freed before it is over */
+    bool is_handed;           /* true if a stream waits for the work; so the program can free the
+                               * work before it is over */
     struct cr_error outcome;  /* result of the work once it is over; code 0 means success */
-    /* The other operations of a batch: the numbers of their flight records, and their handles on a
-     * backend that starts them one by one. */
+    /* The second and later operations of a batch, `more` of them: each one's number in the flight
+     * recorder and, if the backend starts the operations one by one, its handle. */
     size_t more;
     struct work_part {
         uint64_t flight;
@@ -85,7 +87,8 @@ static void hand_over(struct crunrt_work *w) {
 
 /* ---- the end of works ---- */
 
-/* Waits for every handle of the work. The first error is the result. */
+/* Waits for every handle of the work. Returns 0; or the first error, and then waits for no further
+ * handle; or -EINPROGRESS if the work is not over after timeout_ms. */
 static int wait_for_parts(struct crunrt_work *w, int64_t timeout_ms, struct cr_error *err) {
     const struct crunrt_backend *b = w->group->backend;
     int rc = w->state != NULL ? b->wait(w->state, timeout_ms, err) : 0;
@@ -111,7 +114,8 @@ static int work_poll(struct crunrt_work *w, int64_t timeout_ms) {
     return rc;
 }
 
-/* Waits until the oldest handed work is over, and frees it. Returns -EINPROGRESS if it is not. */
+/* Waits until the oldest handed work is over, frees the work and returns its result. Returns
+ * -EINPROGRESS if the work is not over after timeout_ms. */
 static int end_oldest_handed(struct crunrt_group *g, int64_t timeout_ms) {
     struct crunrt_work *w = g->handed;
     int rc = work_poll(w, timeout_ms);
@@ -200,9 +204,9 @@ int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **o
     return 0;
 }
 
-/* Starts the operations of a batch, on a backend that cannot start them as one work. If one cannot
- * be started, those before it run, so the group must be broken, also if the operation was refused.
- */
+/* Starts the operations of a batch one by one, on a backend that cannot start them as one work. A
+ * refused operation (-EINVAL, -ENOTSUP) normally leaves the group intact. Here the operations
+ * before it are already running, so a refusal becomes -EIO, which breaks the group. */
 static int start_each(struct crunrt_group *g, struct crunrt_work *w,
                       const struct backend_call *list, size_t used, struct cr_error *err) {
     for (size_t i = 0; i < used; i++) {
@@ -319,7 +323,9 @@ void crunrt_work_free(crunrt_work *work) {
 
 /* ---- operations that only streams wait for ---- */
 
-/* Frees the handed works that are over, and waits for the oldest if there are too many. */
+/* Call this before another operation is enqueued. If CRUNRT_WORKS_MAX works are unfinished, waits
+ * for the oldest handed work. Sometimes, see HANDED_LOOK_EVERY, frees the handed works that are
+ * over. */
 static void tidy_handed(struct crunrt_group *g) {
     if (g->unfinished >= CRUNRT_WORKS_MAX && g->handed != NULL)
         (void) end_oldest_handed(g, CR_FOREVER);

@@ -69,10 +69,12 @@ static int check_ranks(const crunrt_op *op, int rank, int size, struct cr_error 
     return 0;
 }
 
-/* largest number of elements in a buffer; their number of bytes fits in an int64_t */
+/* largest number of elements in a buffer, such that the size of the buffer in bytes fits into an
+ * int64_t */
 #define COUNT_MAX (SIZE_MAX / 32)
 
-/* Sets *total to the number of elements of one buffer, which is the sum of counts[size]. */
+/* Sets *total to the number of elements in one buffer of an all-to-all: the sum of counts[size].
+ * Returns 0 or -EINVAL. */
 static int sum_counts(const size_t *counts, int size, const char *name, size_t *total,
                       struct cr_error *err) {
     if (counts == NULL) return cr_fail(err, -EINVAL, "%s is NULL", name);

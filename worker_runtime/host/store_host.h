@@ -1,7 +1,7 @@
-/* The module lib/crunrt/store_host.so, which hosts a store in this process. It is used by a rank 0
- * that has no agent, and by crunrt_spawn(). It is a separate module because the server needs libuv
- * and a thread, which the library itself must not need. It exports one table, `crunrt_store_host`.
- */
+/* The module lib/crunrt/store_host.so, which hosts a store in this process. It is used by rank 0 if
+ * no agent hosts the store, and by crunrt_spawn(). It is a separate module because the store's
+ * server needs libuv, which the library must not need. The module exports one table,
+ * `crunrt_store_host`. */
 #ifndef RUNTIME_STORE_HOST_H
 #define RUNTIME_STORE_HOST_H
 
@@ -14,8 +14,9 @@
 
 struct store_host {
     uint32_t abi; /* version of this struct, STORE_HOST_ABI */
-    /* Hosts a store on all interfaces. `port` 0 means any free port; *bound_port is set to the port
-     * in use. Returns 0 or a negative errno, and sets err (-EADDRINUSE, …). */
+    /* Hosts a store at `port` of all network interfaces, or at any free port if `port` is 0. Sets
+     * *bound_port to the port in use and *state to the argument of close(). Returns 0; or a
+     * negative errno, for example -EADDRINUSE, and sets err. */
     int (*open)(uint16_t port, void **state, uint16_t *bound_port, struct cr_error *err);
     /* Closes every connection, ends the server's thread and frees `state`. */
     void (*close)(void *state);

@@ -12,20 +12,23 @@
  *     crunrt_group_all_reduce(world, gradients, gradients, count, CRUNRT_FLOAT32, CRUNRT_SUM);
  *
  * Errors. A function that can fail returns an int: 0 on success, or a negative errno (-ETIMEDOUT,
- * -ECONNRESET …, see <errno.h>). After a failure crunrt_last_error() returns its text. Results are
- * written only on success. The library prints nothing, never ends the process and raises no signal.
- * If an argument that must not be NULL is NULL, the function returns -EINVAL; a function that
- * returns a number or a pointer returns -1 or NULL. Arguments that may be NULL are marked below.
+ * -ECONNRESET …, see <errno.h>). After a failure crunrt_last_error() returns a text that explains
+ * the failure. Results are written only on success. The library prints nothing, never ends the
+ * process and raises no signal. If an argument that must not be NULL is NULL, a function that can
+ * fail returns -EINVAL, a function that returns a number returns -1, and a function that returns a
+ * pointer returns NULL. Arguments that may be NULL are marked below.
  *
  * Threads. Different threads may use different objects at the same time. Threads may share a
  * crunrt_store: its calls run one after the other, so a call that waits delays the calls of other
- * threads. For several groups of nccl see "Streams" below. Only one thread at a time may call a
- * crunrt_group, because all ranks must make the group's collectives in the same order.
+ * threads. Only one thread at a time may use a crunrt_group, because all ranks must make the
+ * group's collectives in the same order. Several groups on nccl have a further rule, see "Streams"
+ * below.
  *
  * Fork. A child that was forked after crunrt_init() must not call this library.
  *
- * Timeouts are in milliseconds on the monotonic clock: a positive number; 0 (look once, do not
- * wait); CRUNRT_TIMEOUT_DEFAULT; or CRUNRT_FOREVER.
+ * A timeout argument is in milliseconds on the monotonic clock: a positive number; 0 (check once,
+ * do not wait); CRUNRT_TIMEOUT_DEFAULT; or CRUNRT_FOREVER. In a struct of options, 0 has the
+ * meaning that is stated there.
  *
  * Structs of options begin with their size, so that a later version can add fields without breaking
  * compiled programs. Initialise them with their ..._INIT macro.
@@ -52,16 +55,16 @@ extern "C" {
 #define CRUNRT_VERSION_PATCH 0
 
 #define CRUNRT_FOREVER         INT64_MAX      /* no time limit */
-/* the timeout that was given when the object was made */
+/* the timeout that was given when the store, group or operation was made */
 #define CRUNRT_TIMEOUT_DEFAULT ((int64_t) -1)
 
 /* The version of the loaded library, for example "0.1.0", as a static string. It may differ from
  * the macros above, which are the version of this header. */
 CRUNRT_API const char *crunrt_version(void);
 
-/* The text of the last failure on this thread: one line without a newline, or "" if no call has
- * failed. It names what was tried, on what, the reason, and what the user can do. The text is valid
- * until the next call of this library on this thread. */
+/* Returns the text of the last failure on this thread: one line without a newline, or "" if no call
+ * on this thread has failed. The text names what was tried, on what, the reason, and what the user
+ * can do. It is valid until the next call of this library on this thread. */
 CRUNRT_API const char *crunrt_last_error(void);
 
 /* ---- this process's place in the job ---- */
@@ -76,13 +79,17 @@ typedef struct crunrt_init_options {
      * NULL or "env://": rank, world size and the store's address come from the environment, see
      * crunrt_init().
      * "tcp://HOST:PORT": rank 0 hosts the store at this address. Rank and world size come from the
-     * query ("?rank=R&world_size=N"), from the two fields below, or from the environment.
+     * query ("?rank=R&world_size=N") or from the two fields below; if neither has them, from the
+     * environment.
      * "file:///PATH": the store is a file that all ranks can open, in the format of torch's
      * FileStore. A file that an earlier run has left at PATH must be deleted first. */
     const char *method;
 
-    int rank;       /* this process's rank; -1: taken from the query or the environment */
-    int world_size; /* processes in the job; -1: taken from the query or the environment */
+    /* this process's rank; -1 means: take it from the query of `method` or from the environment */
+    int rank;
+    /* number of processes in the job; -1 means: take it from the query of `method` or from the
+     * environment */
+    int world_size;
     /* The longest time to connect to the store, and the default timeout of calls on the store, in
      * ms. 0 means 300,000 ms. */
     int64_t timeout_ms;
@@ -108,7 +115,8 @@ typedef struct crunrt_init_options {
  * which needs libuv.
  *
  * A process may make several runtimes, one after the other or at the same time. All ranks must make
- * theirs in the same order. Only one runtime at a time has a channel to crun's agent: the first.
+ * their runtimes in the same order. Of the runtimes that exist at the same time, only the first has
+ * a channel to crun's agent.
  *
  * Returns 0, or
  *   -EINVAL      a variable or option is missing or wrong; the text lists the variables that were
@@ -118,7 +126,8 @@ typedef struct crunrt_init_options {
  *                loaded; or, with file://, the file's folder does not exist
  *   -ENOTSUP     the method is unknown
  *   -EADDRINUSE  this is rank 0, which must host the store, and the port is in use
- *   -EACCES      this is rank 0, which must host the store, and it may not use the port
+ *   -EACCES      this is rank 0, which must host the store, and the system does not permit it to
+ *                use the port
  *   -EBADMSG     with file://: the file has not the format of a store, or is incomplete
  *   -EPROTO      the server at the address is not a store
  *   -ECONNRESET  the connection was lost
@@ -127,10 +136,10 @@ typedef struct crunrt_init_options {
  * Source: torch.distributed's env:// rendezvous. */
 CRUNRT_API int crunrt_init(const crunrt_init_options *options, crunrt **out);
 
-/* Closes the connection to the store and frees the runtime. Destroy all groups first. The store
- * that crunrt_job_store() returned is freed too. If this process is rank 0 and hosts the store, it
- * first waits, for at most 5 seconds, until all other ranks have called crunrt_destroy(). If rt is
- * NULL, nothing happens. */
+/* Closes the connection to the store, and frees the runtime and the store that crunrt_job_store()
+ * returned. Destroy all groups before this call. If this process is rank 0 and hosts the store, the
+ * call first waits, for at most 5 seconds, until all other ranks have called crunrt_destroy(). If
+ * rt is NULL, nothing happens. */
 CRUNRT_API void crunrt_destroy(crunrt *rt);
 
 /* Each of these functions returns -1 if rt is NULL. */
@@ -142,7 +151,8 @@ CRUNRT_API int crunrt_restart_count(const crunrt *rt);    /* restarts of the job
 
 typedef struct crunrt_rejoin_options {
     size_t size;        /* sizeof(crunrt_rejoin_options) */
-    /* The longest time to wait for the next round, in ms. 0 means as long as the agent lives. */
+    /* The longest time to wait for the next round, in ms. 0 means no time limit: the call waits
+     * until the next round begins or the agent is gone. */
     int64_t timeout_ms;
 } crunrt_rejoin_options;
 
@@ -156,19 +166,20 @@ typedef struct crunrt_rejoin_options {
  * groups can be made. All ranks of the round, whether they rejoined or were newly started, must
  * make their groups in the same order.
  *
- *   options   read during the call; NULL: no time limit
+ *   options   read during the call; NULL means no time limit
  *
- * When another worker has failed, crun keeps this process alive only if the process had called
- * crunrt_can_rejoin(). After an announced change crun keeps every worker that calls
- * crunrt_rejoin(). A call without a failure and without an announced change ends the round on all
- * ranks, and costs a restart.
+ * When another worker fails, crun keeps this process alive only if the process has called
+ * crunrt_can_rejoin(rt, 1) before. After an announced change crun keeps every worker that calls
+ * crunrt_rejoin(). If no worker has failed and no change is announced, a call of crunrt_rejoin()
+ * ends the round on all ranks, and costs a restart.
  *
  * Returns 0, or
  *   -ETIMEDOUT   the next round has not begun in time; the call may be repeated
  *   -ENOTCONN    this process has no agent, or the agent is gone; end the process
- *   -EPROTO      the agent sent a place that contradicts itself
- *   -ENOTRECOVERABLE  this process can use its GPU no more: the CUDA context is lost, or an abort
- *                of NCCL does not return. End the process; its agent replaces it
+ *   -EPROTO      the agent sent a rank and a world size that contradict each other
+ *   -ENOTRECOVERABLE  this process can use its GPU no more: the CUDA context is lost, or the call
+ *                that aborts a communicator of NCCL does not return. End the process; its agent
+ *                replaces it
  *   -EINVAL, -ECONNRESET, -ENOMEM */
 CRUNRT_API int crunrt_rejoin(crunrt *rt, const crunrt_rejoin_options *options);
 
@@ -200,17 +211,18 @@ typedef struct crunrt_change {
     size_t size; /* sizeof(crunrt_change) */
     crunrt_change_kind kind;
     int64_t left_ms;  /* time in ms until crun stops this process, whether it is ready or not */
-    uint64_t step;    /* number of steps in this round; the same on every rank that counts steps */
+    uint64_t step;    /* number of steps that this rank has made in this round; equal on all ranks
+                       * that call crunrt_step() */
     char reason[256]; /* why the change happens, as one line of text */
 } crunrt_change;
 
 #define CRUNRT_CHANGE_INIT                                                                         \
     { sizeof(crunrt_change), CRUNRT_CHANGE_JOIN, 0, 0, "" }
 
-/* Counts one step. Every rank calls this after each of its steps, always from the same thread, and
- * equally often between two collectives. The call takes about ten nanoseconds. When a change is
- * announced, the call waits a few milliseconds until the ranks have agreed on the step after which
- * all of them stop; this rank continues up to that step.
+/* Counts one step. Every rank calls this after each of its steps, always from the same thread.
+ * Between two collectives all ranks must make the same number of steps. A call takes about ten
+ * nanoseconds. If a change has been announced, a call waits a few milliseconds until the ranks have
+ * agreed on the step after which all of them stop; this rank then goes on up to that step.
  *
  *   change   filled in when crunrt_step() returns CRUNRT_CHANGE; may be NULL
  *
@@ -218,70 +230,83 @@ typedef struct crunrt_change {
  *   -ECONNRESET   the round has ended because a worker failed; call crunrt_rejoin(), or end
  *   -EINVAL       rt is NULL
  * If it returns CRUNRT_CHANGE, stop training and save; after that call crunrt_rejoin() or
- * crunrt_change_done(), or end with status 0. Further calls return CRUNRT_CHANGE again. */
+ * crunrt_change_done(), or end with status 0. Until then, further calls of crunrt_step() return
+ * CRUNRT_CHANGE, too. */
 CRUNRT_API int crunrt_step(crunrt *rt, crunrt_change *change);
 
-/* The two halves of crunrt_step(), for a language such as Python, which holds a lock during short
- * calls and releases it for calls that may wait. crunrt_step_count() counts the step and never
- * waits. It returns 0 (go on), 1 (now call crunrt_step_settle()), or -EINVAL. */
+/* The first half of crunrt_step(): counts the step, and never waits. The halves are for a language
+ * such as Python, which has a global lock: it can keep the lock during this call, and release it
+ * for crunrt_step_settle(), which may wait. Returns 0 (go on), 1 (call crunrt_step_settle() now),
+ * or -EINVAL. */
 CRUNRT_API int crunrt_step_count(crunrt *rt);
 
-/* The second half of crunrt_step(): reads what the agent has sent, and waits until the agreed step
- * is known. Call it when crunrt_step_count() has returned 1, from the same thread, before the next
- * step. Arguments and results are those of crunrt_step(). */
+/* The second half of crunrt_step(): reads what the agent has sent and, if a change is announced,
+ * waits until the agreed step is known. If crunrt_step_count() has returned 1, call this from the
+ * same thread before the next step. Arguments and results are those of crunrt_step(). */
 CRUNRT_API int crunrt_step_settle(crunrt *rt, crunrt_change *change);
 
-/* Waits until the agent has ended this round without an agreed step, because a worker failed. A
- * program whose operations do not notice the loss of a peer calls this in a thread of its own, and
- * then ends these operations. Only one thread at a time may call it; other threads may use the
- * runtime meanwhile, but must not destroy it.
+/* Waits until the agent has ended this round without an agreed step, because a worker failed. If
+ * the operations of a program do not notice the loss of a peer, the program can call this in a
+ * separate thread, and end these operations when this call returns 1. Only one thread at a time may
+ * call this function. While it waits, other threads may use the runtime, but must not destroy it.
  *
- * Returns 1 (the round is over; crunrt_rejoin() takes this process into the next one), or
- *   -ETIMEDOUT   the round goes on after timeout_ms
+ *   timeout_ms   CRUNRT_TIMEOUT_DEFAULT and CRUNRT_FOREVER mean no time limit
+ *
+ * Returns 1 (the round is over; crunrt_rejoin() takes this process into the next round), or
+ *   -ETIMEDOUT   the round has not ended within timeout_ms
  *   -ENOTCONN    this process has no agent, or the agent is gone
  *   -EINVAL, -EMFILE, -ENOMEM */
 CRUNRT_API int crunrt_wait_for_round_end(crunrt *rt, int64_t timeout_ms);
 
 typedef enum crunrt_answer {
-    CRUNRT_AFTER_STEP = 0, /* stop this worker only after a step; the default once it has made a
-                            * step */
-    CRUNRT_NOW = 1,        /* stop this worker at any time, because it has nothing to save */
-    CRUNRT_NEEDS = 2       /* stop this worker needs_ms after its last step */
+    /* stop this worker after the agreed step; the default for a worker that has made a step */
+    CRUNRT_AFTER_STEP = 0,
+    /* stop this worker at any moment, because it has nothing to save */
+    CRUNRT_NOW = 1,
+    /* stop this worker after the agreed step; it needs needs_ms after that step, for example to
+     * save */
+    CRUNRT_NEEDS = 2
 } crunrt_answer;
 
-/* Sets how crun stops this worker for changes from now on. Unless `how` is CRUNRT_NOW, crun then
- * waits for this worker's step also if the change comes before its first one. Without this call
- * crun stops a worker that has made no step at once. Call it early if the first step takes long,
- * so that a change which comes when only some ranks have made it does not divide the ranks.
+/* Sets how crun stops this worker for each change that is announced after this call. Without this
+ * call, crun waits for the agreed step only if this worker has made a step before the change is
+ * announced; otherwise crun stops this worker at once. After this call with CRUNRT_AFTER_STEP or
+ * CRUNRT_NEEDS, crun waits for the agreed step in both cases. If the first step takes long, call
+ * this before that step: otherwise, if a change is announced when only some ranks have made their
+ * first step, the ranks do not all stop after the same step.
  *
- *   needs_ms   used with CRUNRT_NEEDS: the time that this worker needs after its last step. When
- *              crun can choose the moment of a change, it announces the change at least this long
- *              before. It can choose when nodes join, but not when a node is taken away.
+ *   needs_ms   used only with CRUNRT_NEEDS: the time in ms that this worker needs after the agreed
+ *              step. If nodes join, crun gives the workers this time, but at most the rendezvous's
+ *              join_timeout. If a node leaves, the notice fixes the time, and needs_ms has no
+ *              effect.
  *
  * Returns 0, or -EINVAL. */
 CRUNRT_API int crunrt_answer_changes(crunrt *rt, crunrt_answer how, int64_t needs_ms);
 
-/* Reports to the agent that this worker has saved what it needs, so that crun may stop it with
- * SIGTERM. Call it in workers that neither rejoin nor end by themselves. Returns 0, -EINVAL
- * (crunrt_step() has not returned CRUNRT_CHANGE), or -ENOTCONN (the agent is gone). */
+/* Reports to the agent that this worker has saved what it needs; after that crun can stop the
+ * worker with SIGTERM at any moment. If a worker neither rejoins nor ends by itself after
+ * crunrt_step() has returned CRUNRT_CHANGE, it must call this. Returns 0, -EINVAL (crunrt_step()
+ * has not returned CRUNRT_CHANGE), or -ENOTCONN (the agent is gone). */
 CRUNRT_API int crunrt_change_done(crunrt *rt);
 
-/* Makes the agent end this worker if the worker makes no step for limit_ms. Before the end the
- * worker writes its flight record; crun counts the worker as failed. limit_ms 0 removes this limit,
- * so that crun's --step-timeout applies, if it was given. Returns 0, -EINVAL, or -ENOTCONN (the
- * agent is gone). */
+/* Sets the step timeout of this worker to limit_ms, in place of crun's --step-timeout. If the
+ * worker makes no step for that time, it writes its flight record, the agent ends it, and crun
+ * counts it as failed. limit_ms 0 means that --step-timeout, if it was given, applies to this
+ * worker. Returns 0, -EINVAL, or -ENOTCONN (the agent is gone). */
 CRUNRT_API int crunrt_watch_steps(crunrt *rt, int64_t limit_ms);
 
-/* Sets whether crun keeps this process alive when another worker fails (yes = 1). A process that is
- * kept gets an error from an operation or from crunrt_step(), destroys its groups and calls
- * crunrt_rejoin(). If it does not call crunrt_rejoin() within the grace that stopped workers have,
- * crun ends it. Returns 0, or -EINVAL. */
+/* Sets whether crun keeps this process alive when another worker fails: yes is 1 to keep it, 0 to
+ * end it. A process that is kept gets an error from an operation or from crunrt_step(), and must
+ * then destroy its groups and call crunrt_rejoin(). If the process does not call crunrt_rejoin()
+ * within the time that stopped workers have between SIGTERM and SIGKILL, crun ends the process.
+ * Returns 0, or -EINVAL. */
 CRUNRT_API int crunrt_can_rejoin(crunrt *rt, int yes);
 
 /* Returns the job's store, connected. The store belongs to the runtime and is valid until
  * crunrt_destroy(). After crunrt_rejoin() the same object is connected to the new round's store.
- * All processes of the job share its keys, also with torch.distributed.TCPStore in Python. Keys
- * that begin with "crunrt/" belong to this library. Returns NULL if rt is NULL. */
+ * All processes of the job see the same keys; so does a Python process that opens the store with
+ * torch.distributed.TCPStore. Keys that begin with "crunrt/" belong to this library. Returns NULL
+ * if rt is NULL. */
 CRUNRT_API crunrt_store *crunrt_job_store(crunrt *rt);
 
 /* ---- the store: small values that all processes of a job share ----
@@ -307,8 +332,9 @@ CRUNRT_API crunrt_store *crunrt_job_store(crunrt *rt);
 /* Opens a connection to any server that speaks TCPStore's protocol: crun-store, torch's server, or
  * the store of an agent.
  *
- *   host, port    the server's address; a refused connection is tried again until timeout_ms
- *   timeout_ms    for connecting, and the default of every call; torch's default is 300,000
+ *   host, port    the server's address; a refused connection is tried again until the timeout
+ *   timeout_ms    timeout for connecting, and default timeout of every call on the store, in ms;
+ *                 torch uses 300,000 by default
  *   out           the new store; the caller closes it with crunrt_store_close()
  *
  * Returns 0, -EINVAL, -ETIMEDOUT (the text has the last reason: refused, host unknown …), -EPROTO,
@@ -325,27 +351,29 @@ CRUNRT_API void crunrt_store_close(crunrt_store *store);
  * made of a view. The caller closes it with crunrt_store_close(). Returns 0, -EINVAL, -ENOMEM. */
 CRUNRT_API int crunrt_store_prefix(crunrt_store *store, const char *prefix, crunrt_store **out);
 
-/* Sets a key to a copy of value[len]. The server does not acknowledge this: 0 means only that the
- * kernel has taken the bytes. Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT. */
+/* Sets a key to a copy of value[len]. The server sends no reply, so 0 means only that the kernel
+ * has accepted the bytes for sending. Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT. */
 CRUNRT_API int crunrt_store_set(crunrt_store *store, const char *key, const void *value,
                                 size_t len);
 
-/* Waits until the key exists and returns a new copy of its value; the caller frees it with
- * crunrt_free(). A NUL follows the value and is not counted in *len. len may be NULL.
+/* Waits until the key exists. Sets *value to a new copy of the key's value, which the caller frees
+ * with crunrt_free(), and *len to its length in bytes. A NUL follows the copy and is not counted in
+ * *len. len may be NULL.
  * Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET, -ENOMEM. */
 CRUNRT_API int crunrt_store_get(crunrt_store *store, const char *key, int64_t timeout_ms,
                                 void **value, size_t *len);
 
-/* Adds delta to the decimal number that the key holds, atomically; an absent key counts as 0.
- * *total is the sum; total may be NULL. Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET (also if the
+/* Atomically adds delta to the decimal number that the key holds; an absent key counts as 0. Sets
+ * *total to the sum; total may be NULL. Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET (also if the
  * value is not a number: the server then closes the connection). */
 CRUNRT_API int crunrt_store_add(crunrt_store *store, const char *key, int64_t delta,
                                 int64_t *total);
 
-/* Sets the key to desired[desired_len] if it holds expected[expected_len], or if it is absent and
- * expected_len is 0; atomically. *value is a new copy of what the key holds afterwards, and the
- * caller frees it with crunrt_free(). If the key is absent and `expected` is not empty, nothing is
- * set and *value is a copy of `expected`. value and len may be NULL.
+/* Atomically sets the key to desired[desired_len] if the key holds expected[expected_len], or if
+ * the key is absent and expected_len is 0. Sets *value to a new copy of what the key holds
+ * afterwards, which the caller frees with crunrt_free(), and *len to its length. If the key is
+ * absent and expected_len is not 0, the key is not set, and *value is a copy of `expected`. value
+ * and len may be NULL.
  * Returns 0 (also if nothing was set), -EINVAL, -ETIMEDOUT, -ECONNRESET, -ENOMEM. */
 CRUNRT_API int crunrt_store_compare_set(crunrt_store *store, const char *key, const void *expected,
                                         size_t expected_len, const void *desired,
@@ -369,23 +397,23 @@ CRUNRT_API int crunrt_store_delete(crunrt_store *store, const char *key, int *de
  * 0, -EINVAL, -ETIMEDOUT, -ECONNRESET. */
 CRUNRT_API int crunrt_store_num_keys(crunrt_store *store, int64_t *count);
 
-/* Appends value[len] to the key's value, or creates the key. The server does not acknowledge it: 0
- * means only that the kernel has accepted the bytes. Returns 0, -EINVAL, -ECONNRESET, -EPIPE,
- * -ETIMEDOUT. */
+/* Appends value[len] to the key's value; if the key is absent, creates it with value[len]. The
+ * server sends no reply, so 0 means only that the kernel has accepted the bytes for sending.
+ * Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT. */
 CRUNRT_API int crunrt_store_append(crunrt_store *store, const char *key, const void *value,
                                    size_t len);
 
-/* Waits until all of keys[key_count] exist, and returns new copies of their values in
- * values[key_count]. The caller frees each with crunrt_free(). A NUL follows each value.
- * lens[key_count] gets the lengths and may be NULL. One request for all keys.
- * Returns 0, -EINVAL, -ETIMEDOUT (the store stays usable, as after get), -ECONNRESET, -ENOMEM. */
+/* Waits until all of keys[key_count] exist, with one request for all keys. Sets values[i] to a new
+ * copy of the value of keys[i], which the caller frees with crunrt_free(), and lens[i] to its
+ * length in bytes. A NUL follows each copy and is not counted. lens may be NULL.
+ * Returns 0, -EINVAL, -ETIMEDOUT (the keys do not exist), -ECONNRESET, -ENOMEM. */
 CRUNRT_API int crunrt_store_multi_get(crunrt_store *store, const char *const *keys,
                                       size_t key_count, int64_t timeout_ms, void **values,
                                       size_t *lens);
 
-/* Sets each keys[i] to a copy of values[i][lens[i]], in order, in one request. The server does not
- * acknowledge it: 0 means only that the kernel has accepted the bytes. Returns 0, -EINVAL,
- * -ECONNRESET, -EPIPE, -ETIMEDOUT, -ENOMEM. */
+/* Sets each keys[i] to a copy of the lens[i] bytes at values[i], in order, with one request for all
+ * keys. The server sends no reply, so 0 means only that the kernel has accepted the bytes for
+ * sending. Returns 0, -EINVAL, -ECONNRESET, -EPIPE, -ETIMEDOUT, -ENOMEM. */
 CRUNRT_API int crunrt_store_multi_set(crunrt_store *store, const char *const *keys,
                                       const void *const *values, const size_t *lens,
                                       size_t key_count);
@@ -397,16 +425,17 @@ CRUNRT_API int crunrt_store_multi_set(crunrt_store *store, const char *const *ke
  * -ETIMEDOUT, -ECONNRESET, -ENOMEM. */
 CRUNRT_API int crunrt_store_list_keys(crunrt_store *store, char ***keys, size_t *count);
 
-/* Waits until world_size callers have called it with this name. A name can be used for one barrier
- * only. After a timeout the store stays usable; the barrier still counts this caller as arrived.
+/* Waits until world_size callers have called this function with the same name. A name can be used
+ * for one barrier only. After a timeout the barrier still counts this caller as arrived.
  * Returns 0, -EINVAL, -ETIMEDOUT, -ECONNRESET. */
 CRUNRT_API int crunrt_store_barrier(crunrt_store *store, const char *name, int world_size,
                                     int64_t timeout_ms);
 
-/* Queues of values, first in, first out; their names are separate from keys. Each element goes to
- * one caller only. push is not acknowledged by the server. pop waits for an element and returns it
- * as crunrt_store_get() returns a value; with timeout_ms 0 it does not wait, and returns -ENOENT if
- * the queue is empty. len sets *count to the number of elements. The three functions return 0,
+/* Queues of values, first in, first out. A queue and a key may have the same name. Each element
+ * goes to one caller only. crunrt_store_queue_push() appends an element; the server sends no reply.
+ * crunrt_store_queue_pop() waits for an element, removes it, and returns it as crunrt_store_get()
+ * returns a value; with timeout_ms 0 it does not wait, and returns -ENOENT if the queue is empty.
+ * crunrt_store_queue_len() sets *count to the number of elements. The three functions return 0,
  * -EINVAL, -ENOTSUP (the store is a file, or a server without queues: only crun's server and
  * torch's libuv server since 2.8 have them), -ETIMEDOUT, -ECONNRESET, -ENOMEM. */
 CRUNRT_API int crunrt_store_queue_push(crunrt_store *store, const char *name, const void *value,
@@ -421,35 +450,40 @@ CRUNRT_API void crunrt_free(void *memory);
 
 /* ---- process groups ----
  *
- * A group is a set of ranks that communicate through one backend. Its calls use the group's own
- * ranks, 0 … size - 1, in the order of the list that made the group.
+ * A group is a set of ranks that communicate through one backend. In calls on a group, ranks are
+ * the group's own, 0 … size - 1, in the order of the list with which the group was made.
  *
  * All operations but send and receive are collectives: all ranks of the group call them, in the
  * same order, with the same counts, types and roots. Send and receive are matched by peer and tag.
- * Each call returns when this rank's part is done and its buffers may be used again.
+ * A call that runs an operation returns when this rank's part is done and its buffers may be used
+ * again.
  *
- * A failed operation returns an error within the group's timeout; if the connection to a peer
- * breaks, it returns at once. The text names the operation, its number, the group, and the ranks
- * that give no sign of life. After a failure the group is broken: its connections are closed, so
- * that the other ranks fail promptly too, and every later call returns -EPIPE. A broken group can
- * only be destroyed.
+ * If an operation fails, its call returns an error within the group's timeout; if the connection to
+ * a peer breaks, the call returns at once. The text names the operation, its number, the group, and
+ * the ranks that give no sign of life. After a failure the group is broken: its connections are
+ * closed, so that the other ranks fail promptly, too, and every later call returns -EPIPE. A broken
+ * group can only be destroyed.
  *
- * Streams. On nccl an operation runs on a stream of the group's own, after everything that the
- * caller has put on its stream before the call. The caller's stream is that of the operation, else
- * that of the group, else CUDA's default stream; it is never used to run anything. cudaStreamLegacy
- * names the default stream, cudaStreamPerThread the stream of the thread that makes the call.
- * crunrt_group_run() and its short forms wait until the operation is done. crunrt_group_enqueue()
- * and crunrt_work_wait_stream() do not: they make a stream wait. The operations of one group run
- * one after the other.
+ * Streams. On nccl an operation runs on a stream of the group's own, after everything that is on
+ * the caller's stream at the time of the call. The caller's stream is the one that the operation
+ * names; if it names none, the one that the group's options name; if these name none, CUDA's
+ * default stream. No operation runs on the caller's stream. cudaStreamLegacy names the default
+ * stream, cudaStreamPerThread the stream of the thread that makes the call. crunrt_group_run() and
+ * its short forms wait until the operation is done. crunrt_group_enqueue() and
+ * crunrt_work_wait_stream() return at once, and make a stream wait for the operation. The
+ * operations of one group run one after the other.
  *
- * An operation on a stream that is being captured becomes part of the CUDA graph. Such operations
- * have no timeout, because CUDA does not tell when a graph runs; if another rank fails, they end.
- * Only streams order the operations of a graph with other operations of the group: launch the graph
- * on the caller's stream of the other operations, so that the order is the same on all ranks.
+ * An operation on a stream that is being captured becomes part of the CUDA graph. Such an operation
+ * has no timeout, because CUDA does not report when a graph runs; if another rank fails, it ends.
+ * The library cannot order the operations of a graph and the group's other operations; only a
+ * stream does. So launch the graph on the stream that is the caller's stream of the other
+ * operations: then the order is the same on all ranks.
+ *
  * A call leaves the thread's current device, its last CUDA error and other threads' captures as
- * they were. Two groups of nccl on one GPU must be used in the same order on all ranks, also if
- * different threads use them, because a kernel of one may wait for a kernel of the other; with NCCL
- * 2.26 or later and one thread, NCCL_LAUNCH_ORDER_IMPLICIT=1 keeps that order on the GPU. */
+ * they were. If two groups on nccl use one GPU, all ranks must call their operations in the same
+ * order, also if different threads do so, because a kernel of one group may wait for a kernel of
+ * the other. If one thread makes the calls, NCCL_LAUNCH_ORDER_IMPLICIT=1 in the environment keeps
+ * that order on the GPU, with NCCL 2.26 or later. */
 
 typedef struct crunrt_group crunrt_group;
 
@@ -475,7 +509,7 @@ typedef enum crunrt_reduce_op {
     CRUNRT_MAX = 2,
     CRUNRT_MIN = 3,
     CRUNRT_AVG = 4,  /* sum / size; floating types (nccl: integers too, rounded towards zero) */
-    CRUNRT_BAND = 5, /* bitwise; integer types; not on nccl */
+    CRUNRT_BAND = 5, /* this and the next two: bitwise; only integer types; not on nccl */
     CRUNRT_BOR = 6,
     CRUNRT_BXOR = 7
 } crunrt_reduce_op;
@@ -500,8 +534,8 @@ typedef struct crunrt_group_options {
 
     /* "gloo": buffers in host memory. "nccl": buffers in GPU memory. "mpi": buffers in host memory,
      * in a program that mpirun, mpiexec or srun started. If this is NULL, the environment variable
-     * CRUNRT_BACKEND names the backend; if that is not set, it is "gloo". If the backend cannot be
-     * used, the call fails; it tries no other backend. */
+     * CRUNRT_BACKEND names the backend; if that is not set, the backend is "gloo". If the backend
+     * cannot be used, crunrt_group_new() fails; it tries no other backend. */
     const char *backend;
 
     const char *name; /* the group's name in messages; NULL means "world" or "group <n>" */
@@ -511,14 +545,14 @@ typedef struct crunrt_group_options {
      * 0 means 600,000 ms. */
     int64_t timeout_ms;
     int device; /* nccl only: number of the CUDA device; -1 means the local rank */
-    /* nccl only: the caller's cudaStream_t; see "Streams" below. NULL means CUDA's default stream.
-     * It must stay valid until the group is destroyed. */
+    /* nccl only: the caller's cudaStream_t; see "Streams" above. NULL means CUDA's default stream.
+     * The stream must stay valid until the group is destroyed. */
     void *stream;
 
     /* gloo only: NULL if all ranks use crunrt. If some ranks use another library instead, such as
      * torch.distributed, this is the prefix of that library's keys in the job's store; the group
-     * uses only keys below it. The caller must do what else that library expects of a rank, such as
-     * setting torch's barrier key; docs/worker-runtime.md has an example. */
+     * uses only keys with this prefix. If that library expects more of a rank, such as setting
+     * torch's barrier key, the caller must do it; docs/worker-runtime.md has an example. */
     const char *foreign_prefix;
 } crunrt_group_options;
 
@@ -528,7 +562,7 @@ typedef struct crunrt_group_options {
 /* Makes a group. All ranks of the job make their groups in the same order. A rank that is not in
  * `ranks` calls this too, and gets 0 and *out = NULL.
  *
- *   options   read during the call; NULL: all ranks, on the default backend
+ *   options   read during the call; NULL means a group of all ranks, on the default backend
  *   out       the new group; destroy it with crunrt_group_destroy() before crunrt_destroy()
  *
  * The call has three phases, each with the full timeout: all ranks of the group report in the store
@@ -544,13 +578,15 @@ typedef struct crunrt_group_options {
  *   -ENOENT      the backend's module cannot be found or loaded; the text lists the places
  *   -ENODEV      nccl: there is no usable GPU; the text has the CUDA error code. mpi: the process
  *                was not started by MPI
- *   -ETIMEDOUT   a phase took too long; the text names the phase and the absent ranks
+ *   -ETIMEDOUT   a phase took longer than the timeout; the text names the phase and the absent
+ *                ranks
  *   -ECONNRESET  the store or a peer went away, or another rank gave up; the text quotes
  *                that rank's error
- *   -ENOTSUP     mpi: the program uses another MPI than the module was built for
+ *   -ENOTSUP     mpi: the program uses another MPI library than the one for which the module mpi
+ *                was built
  *   -EPROTO      the ranks give different lists; the text has both. gloo with foreign_prefix: the
- *                others use a later Gloo. mpi: the ranks belong to two jobs
- *   -ENOTRECOVERABLE  nccl: an earlier failure has left this process without its GPU; end the
+ *                other ranks use a later version of Gloo. mpi: the ranks belong to two jobs
+ *   -ENOTRECOVERABLE  nccl: after an earlier failure this process can use its GPU no more; end the
  *                process
  *   -EIO         the backend failed; the text quotes its message
  *   -ENOMEM */
@@ -559,19 +595,19 @@ CRUNRT_API int crunrt_group_new(crunrt *rt, const crunrt_group_options *options,
 
 /* Closes the group's connections and frees the group. It does not wait for the other ranks: a rank
  * that still waits for this rank gets -ECONNRESET. To avoid this, call crunrt_group_barrier()
- * first. If works of the group are unfinished, they fail with -ECONNRESET, and so do the other
- * ranks; the works can still be waited for and must be freed. On nccl the call waits for at most 90
- * seconds until NCCL has freed the communicator; destroy CUDA graphs that contain operations of the
- * group before the group. If group is NULL, nothing happens. */
+ * first. If works of the group are unfinished, they fail with -ECONNRESET, and the group fails on
+ * the other ranks, too; the works can still be waited for and must be freed. On nccl the call waits
+ * for at most 90 seconds until NCCL has freed the communicator. If CUDA graphs contain operations
+ * of the group, destroy the graphs before the group. If group is NULL, nothing happens. */
 CRUNRT_API void crunrt_group_destroy(crunrt_group *group);
 
-/* If group is NULL, which is what a rank outside the group has, these three functions return -1, -1
- * and NULL. */
+/* This rank in the group, the number of ranks, and the name of the backend. A rank outside the
+ * group has NULL as its group; for NULL these three functions return -1, -1 and NULL. */
 CRUNRT_API int crunrt_group_rank(const crunrt_group *group);
 CRUNRT_API int crunrt_group_size(const crunrt_group *group);
 CRUNRT_API const char *crunrt_group_backend(const crunrt_group *group); /* "gloo", … */
 
-/* Returns the bytes of one element, or 0 if there is no such type. */
+/* Returns the size of one element in bytes, or 0 if there is no such type. */
 CRUNRT_API size_t crunrt_dtype_size(crunrt_dtype dtype);
 
 /* The description of one operation, for crunrt_group_run() and crunrt_group_start(). The functions
@@ -586,11 +622,13 @@ typedef struct crunrt_op {
     /* The buffers, which must stay valid until the operation is done. */
     const void *send;
     void *recv;
-    size_t count; /* number of elements; the function of each kind explains of which buffer */
-    /* Only for all-to-all with counts, [group size]: elements sent to and received from each rank.
-     */
+    /* Number of elements. The comment at the function of each kind, such as
+     * crunrt_group_all_gather(), says which buffer has this many. */
+    size_t count;
+    /* Used only by CRUNRT_OP_ALL_TO_ALL_COUNTS: number of elements sent to each rank, and received
+     * from each rank. Both arrays have one number per rank of the group. */
     const size_t *send_counts, *recv_counts;
-    int64_t timeout_ms; /* in ms; CRUNRT_TIMEOUT_DEFAULT means the group's timeout */
+    int64_t timeout_ms; /* timeout in ms; CRUNRT_TIMEOUT_DEFAULT means the group's timeout */
     void *stream; /* nccl only: the caller's cudaStream_t; NULL means the group's stream */
 } crunrt_op;
 
@@ -614,20 +652,21 @@ typedef struct crunrt_op {
  *   -EPIPE       the group was already broken; the text repeats the first failure
  *   -ENOTRECOVERABLE  nccl: the CUDA context is lost, for example because a kernel of the program
  *                has failed; only a new process helps; the group is broken
- *   -ENOMEM      the group is broken
+ *   -ENOMEM      out of memory; the group is broken
  *
  * On nccl, if the caller's stream is being captured into a CUDA graph, the operation becomes part
  * of the graph, and the call returns at once.
  *
- * After a timeout the call waits one more second in which the other ranks can show that they are
- * alive, so that the text can name those that do not; 6 seconds if the store does not answer. */
+ * After a timeout the call waits for one more second, in which the other ranks report that they are
+ * alive; the text names the ranks that have not reported. If the store does not answer, the call
+ * waits for 6 seconds instead. */
 CRUNRT_API int crunrt_group_run(crunrt_group *group, const crunrt_op *op);
 
 /* Sets recv[count], on every rank, to the reduction over all ranks of send[count]. send and recv
  * may be the same buffer. On gloo, for a given group size the order of the additions, and therefore
- * every bit of the result, is the same in every run. On mpi the MPI library chooses the order. On
- * nccl NCCL does: with NVLink SHARP, which it uses by default between GPUs on an NVSwitch, two runs
- * can differ; NCCL_ALGO=Ring in the environment makes them equal. */
+ * every bit of the result, is the same in every run. On mpi the MPI library chooses the order, on
+ * nccl NCCL does. If NCCL uses NVLink SHARP, its default between GPUs on an NVSwitch, the results
+ * of two runs can differ; with NCCL_ALGO=Ring in the environment they are equal. */
 CRUNRT_API int crunrt_group_all_reduce(crunrt_group *group, const void *send, void *recv,
                                        size_t count, crunrt_dtype dtype, crunrt_reduce_op reduce);
 
@@ -673,7 +712,7 @@ CRUNRT_API int crunrt_group_all_to_all_counts(crunrt_group *group, const void *s
                                               const size_t *send_counts, void *recv,
                                               const size_t *recv_counts, crunrt_dtype dtype);
 
-/* Waits until every rank of the group has called it. */
+/* Waits until every rank of the group has called this function. */
 CRUNRT_API int crunrt_group_barrier(crunrt_group *group);
 
 /* A barrier through the store, which works on any backend and can name the absent ranks. It is
@@ -683,11 +722,11 @@ CRUNRT_API int crunrt_group_barrier(crunrt_group *group);
  * away), -EPIPE (the group was already broken), -ENOMEM. */
 CRUNRT_API int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeout_ms);
 
-/* Returns the group's ncclComm_t, or NULL if the backend is not nccl. It is valid until the group
- * breaks or is destroyed; do not destroy it. It is a blocking communicator, unless the environment
- * has CRUNRT_NCCL_BLOCKING=0 or NCCL_COMM_BLOCKING=0. Operations that the program itself puts on it
- * have no deadline. Capture them in a CUDA graph only if the graph is destroyed before the group.
- */
+/* Returns the group's ncclComm_t, or NULL if the backend is not nccl. The communicator is valid
+ * until the group breaks or is destroyed; the program must not destroy it. It is a blocking
+ * communicator, unless the environment has CRUNRT_NCCL_BLOCKING=0 or NCCL_COMM_BLOCKING=0.
+ * Operations that the program starts on it with NCCL's own functions have no timeout. If such an
+ * operation is captured in a CUDA graph, destroy the graph before the group. */
 CRUNRT_API void *crunrt_nccl_comm(crunrt_group *group);
 
 /* Sends to, or receives from, one other rank. Two messages with the same tag between the same ranks
@@ -698,7 +737,8 @@ CRUNRT_API int crunrt_group_recv(crunrt_group *group, void *buffer, size_t count
                                  crunrt_dtype dtype, int peer, uint32_t tag);
 
 /* Runs ops[count], which must all be sends and receives, at the same time. Ranks that exchange data
- * need this to avoid a deadlock, because a send may wait until its receive is called. Returns what
+ * need this to avoid a deadlock, because a crunrt_group_send() does not always return before the
+ * peer has called the matching crunrt_group_recv(). If count is 0, nothing happens. Returns what
  * crunrt_group_run() returns; also -EINVAL if an operation is not a send or receive, or if count is
  * greater than CRUNRT_WORKS_MAX. */
 CRUNRT_API int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, size_t count);
@@ -724,16 +764,18 @@ typedef struct crunrt_work crunrt_work;
 CRUNRT_API int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **out);
 
 /* Starts one send, or one receive, as crunrt_group_start() does. On nccl, sends and receives that
- * are started one after the other begin together, when the program makes another call on the group
- * or waits for or tests one of them. So they do not wait for each other, but one that comes before
- * a collective on this rank and after it on its peer does: the collective waits for it. */
+ * are started one after the other are put on the stream together, as soon as the program calls
+ * anything else on the group, or tests one of them or waits for it. Sends and receives that are put
+ * on the stream together do not wait for each other. But a collective waits for all operations
+ * that were started before it. So if a send is started before a collective, its receive must be
+ * started before that collective, too; otherwise both ranks hang until the timeout. */
 CRUNRT_API int crunrt_group_isend(crunrt_group *group, const void *buffer, size_t count,
                                   crunrt_dtype dtype, int peer, uint32_t tag, crunrt_work **out);
 CRUNRT_API int crunrt_group_irecv(crunrt_group *group, void *buffer, size_t count,
                                   crunrt_dtype dtype, int peer, uint32_t tag, crunrt_work **out);
 
-/* Starts ops[count], which must all be sends and receives, at the same time, as one work. They
- * begin at once. Returns what crunrt_group_start() returns; also -EINVAL if an operation is not a
+/* Starts ops[count], which must all be sends and receives, at once and together, as one work.
+ * Returns what crunrt_group_start() returns; also -EINVAL if an operation is not a
  * send or receive, or if count is 0 or greater than CRUNRT_WORKS_MAX. */
 CRUNRT_API int crunrt_group_start_batch(crunrt_group *group, const crunrt_op *ops, size_t count,
                                         crunrt_work **out);
@@ -747,29 +789,33 @@ CRUNRT_API int crunrt_work_test(crunrt_work *work, int *done);
  * with the operation's own timeout); or -EINVAL. */
 CRUNRT_API int crunrt_work_wait(crunrt_work *work, int64_t timeout_ms);
 
-/* Makes a stream wait for the operation, and returns at once: what is put on the stream from now on
- * runs after it. `stream` is a cudaStream_t; NULL means the group's stream. After that the work can
- * be freed before the operation is over; if the operation fails then, the next call on the group
- * returns the failure. On gloo and mpi, which have no streams, it waits until the operation is
- * over. Returns 0, or what crunrt_work_wait() returns. */
+/* Makes a stream wait for the operation, and returns at once: what is put on the stream after this
+ * call runs after the operation. `stream` is a cudaStream_t; NULL means the stream of the group's
+ * options. After this call the work can be freed before the operation is over; if the operation
+ * fails after the work was freed, a later call on the group returns the failure. On gloo and mpi,
+ * which have no streams, this call waits until the operation is over. Returns 0, or what
+ * crunrt_work_wait() returns. */
 CRUNRT_API int crunrt_work_wait_stream(crunrt_work *work, void *stream);
 
-/* Puts one operation on the streams and returns at once: it runs after what is on the caller's
- * stream, and what is put on this stream from now on runs after it. It is crunrt_group_start(),
- * crunrt_work_wait_stream() and crunrt_work_free(). If CRUNRT_WORKS_MAX operations are unfinished,
- * it waits for the oldest. If the operation fails, a later call on the group returns the failure;
- * when its timeout is over, the communicator is aborted even if the program makes no call, so that
- * cudaStreamSynchronize() returns. On gloo and mpi it is crunrt_group_run(). Returns what
- * crunrt_group_start() returns. */
+/* Starts one operation and returns at once. The operation runs after what is on the caller's
+ * stream, and what is put on that stream after this call runs after the operation. The call does
+ * the same as crunrt_group_start(), crunrt_work_wait_stream() and crunrt_work_free() one after the
+ * other; if CRUNRT_WORKS_MAX operations are unfinished, it first waits for the oldest. If the
+ * operation fails, a later call on the group returns the failure. If the operation's timeout is
+ * over, the communicator is aborted even if the program makes no call, so that
+ * cudaStreamSynchronize() returns. On gloo and mpi, which have no streams, the call does the same
+ * as crunrt_group_run(). Returns what crunrt_group_start() returns. */
 CRUNRT_API int crunrt_group_enqueue(crunrt_group *group, const crunrt_op *op);
 
-/* Waits until all operations of crunrt_group_enqueue() are over. Call it after
+/* Waits until all operations that crunrt_group_enqueue() has started are over. Call this after
  * cudaStreamSynchronize() to find out whether the results are valid. Returns 0, the first failure,
- * -EPIPE (the group was already broken), -EAGAIN (some are not over after timeout_ms), -EINVAL. */
+ * -EPIPE (the group was already broken), -EAGAIN (an operation is not over after timeout_ms), or
+ * -EINVAL. */
 CRUNRT_API int crunrt_group_wait(crunrt_group *group, int64_t timeout_ms);
 
-/* Waits until the operation is over, ignores its result, and frees the work; does not wait after
- * crunrt_work_wait_stream(). If work is NULL, nothing happens. */
+/* Waits until the operation is over, ignores its result, and frees the work. If a stream waits for
+ * the operation, see crunrt_work_wait_stream(), this call does not wait. If work is NULL, nothing
+ * happens. */
 CRUNRT_API void crunrt_work_free(crunrt_work *work);
 
 /* ---- workers without a launcher ---- */
@@ -777,14 +823,14 @@ CRUNRT_API void crunrt_work_free(crunrt_work *work);
 /* The code of one worker; its return value is the worker's exit status. */
 typedef int (*crunrt_spawn_fn)(int rank, void *arg);
 
-/* Starts nprocs (1 … 1,024) workers on this host and waits until all have ended. Each is a forked
- * copy of this process that calls fn(rank, arg), with a worker's environment, so that
- * crunrt_init(NULL, …) works in it. The calling process hosts the workers' store, with the module
+/* Starts nprocs (1 … 1,024) workers on this host and waits until all have ended. Each worker is a
+ * forked copy of this process that calls fn(rank, arg). Its environment has the variables that
+ * crunrt_init(NULL, …) reads. The calling process hosts the workers' store, with the module
  * store_host. When a worker fails, the other workers get SIGTERM, and SIGKILL 5 seconds later. If
  * the calling process dies, its workers are killed.
  *
- * Call it before this process starts threads, uses CUDA or NCCL, or takes a lock, because fork()
- * copies none of these properly.
+ * Call this before this process starts threads, uses CUDA or NCCL, or takes a lock: threads and the
+ * state of CUDA do not exist in a forked process, and a lock of another thread stays locked there.
  *
  * Returns 0 if all workers returned 0; -ECHILD (the text names the first to fail, and how); -EINVAL
  * (also if the program ignores SIGCHLD, because the workers' exit statuses are then lost); -ENOENT
@@ -793,17 +839,17 @@ CRUNRT_API int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg);
 
 /* ---- error reports ---- */
 
-/* Writes the error file, which the launcher shows in its failure report, as torch's @record does.
- * Its path is in TORCHELASTIC_ERROR_FILE. The file replaces an earlier one by rename(), so a reader
- * never sees an incomplete file.
+/* Writes the error file, as torch's @record does; the launcher shows it in its failure report. The
+ * path of the file is in TORCHELASTIC_ERROR_FILE. The file replaces an earlier one by rename(), so
+ * a reader never sees an incomplete file.
  *
- *   message   one line, "kind: what happened"; NULL: the text of crunrt_last_error()
- *   detail    further lines (a stack, what the program was doing); NULL: no further lines
+ *   message   one line, "kind: what happened"; NULL means the text of crunrt_last_error()
+ *   detail    further lines, for example a stack; NULL means that there are none
  *
  * Bytes that are not UTF-8 are written as U+FFFD. Each text is cut at 64 KiB.
  *
  * Returns 0; -ENOENT (TORCHELASTIC_ERROR_FILE is unset or empty: the launcher wants no error file);
- * -ENOMEM; or the file system's error. Does not change crunrt_last_error() on success. */
+ * -ENOMEM; or the file system's error. On success crunrt_last_error() stays as it was. */
 CRUNRT_API int crunrt_report_error(const char *message, const char *detail);
 
 /* Installs handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT. A handler writes the error
@@ -815,15 +861,16 @@ CRUNRT_API int crunrt_report_fatal_signals(void);
 
 /* Writes the flight record: the last 2,000 operations of this process, as JSON.
  *
- *   path   NULL: the default path, which is $CRUNRT_FLIGHT_FILE + rank + ".json", or else
- *          flight.json in the folder of $TORCHELASTIC_ERROR_FILE
+ *   path   NULL means the default path: $CRUNRT_FLIGHT_FILE + rank + ".json"; or, if that variable
+ *          is not set, flight.json in the folder of $TORCHELASTIC_ERROR_FILE
  *
- * The library also writes the record to the default path by itself, if crunrt_init() found one of
- * the two variables: when a group breaks; when crun's agent requests it (SIGUSR2 to crun); and on a
- * fatal signal after crunrt_report_fatal_signals(). The record is renamed to the default path when
- * it is complete, so a reader never sees half of it. The agent requests it by the signal whose
- * number is in CRUNRT_DUMP_SIGNAL, by default SIGRTMIN+5; 0 turns requests off. The library handles
- * that signal only if the program has not set its own handler.
+ * If one of the two variables is set at crunrt_init(), the library also writes the record to the
+ * default path by itself: when a group breaks; when crun's agent requests the record (SIGUSR2 to
+ * crun); and on a fatal signal, if crunrt_report_fatal_signals() has been called. The record is
+ * renamed to the default path when it is complete, so a reader never sees half of it. The agent
+ * requests the record by a signal, whose number is in the environment variable CRUNRT_DUMP_SIGNAL,
+ * by default SIGRTMIN+5; 0 turns requests off. If the program has its own handler of that signal
+ * at crunrt_init(), the library installs none.
  *
  * Returns 0, -ENOENT (there is no path), or the file system's error. */
 CRUNRT_API int crunrt_flight_dump(const char *path);

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Writes to `out` the folder of the file that contains this code: the shared library, or the
- * program into which the library was linked. */
+/* Sets `out` to the folder of the file that contains this code, which is libcrunrt.so or a program
+ * into which the library was linked. */
 static int own_folder(char out[PATH_MAX]) {
     Dl_info info;
     if (dladdr((void *) (uintptr_t) module_load, &info) == 0 || info.dli_fname == NULL)
@@ -39,14 +39,14 @@ static bool is_plain_name(const char *name) {
 struct search {
     const char *name;
     void *handle;
-    /* the dynamic loader's error about the first file that exists but cannot be loaded */
+    /* dlopen()'s error text for the first file that exists but cannot be loaded */
     char reason[512];
     char places[1024];
     size_t places_len;
 };
 
-/* Adds the folder to the list for the error text. If the folder has the module's file, loads the
- * module. */
+/* Tries to load the module from one folder, unless it is loaded already. Adds the folder to
+ * s->places, the list of searched folders for the error text. */
 static void try_place(struct search *s, const char *folder, const char *below) {
     if (s->handle != NULL) return;
     char path[PATH_MAX + 64];

@@ -1,5 +1,5 @@
-/* Implements the calls of mpi.h with libcrunrt's groups. Of the library, this file includes only
- * crunrt.h, as a program would. */
+/* Implements the calls of mpi.h with libcrunrt's groups. It uses only what crunrt.h declares, as a
+ * program would. */
 #pragma GCC visibility push(default)
 #include "worker_runtime/mpi/mpi.h"
 #pragma GCC visibility pop
@@ -21,8 +21,8 @@ __attribute__((visibility("default"))) struct crunmpi_comm crunmpi_world = {NULL
 static crunrt *runtime;
 static enum { BEFORE_INIT, RUNNING, FINALIZED } state;
 
-/* Ends the process with one line on stderr and an error file, as MPI's default error handler does.
- * The launcher then ends the job. */
+/* Writes one line to stderr and an error file, and ends the process, as MPI's default error handler
+ * does. The launcher then ends the other processes of the job. */
 static _Noreturn void fail(const char *call, const char *why) {
     (void) fprintf(stderr, "crunmpi: %s: %s\n", call, why);
     char message[1200];
@@ -77,8 +77,8 @@ static MPI_Comm checked(MPI_Comm comm, const char *call) {
     return comm;
 }
 
-/* Returns whether a launcher has started this process. Each known launcher sets at least one of
- * these variables. */
+/* Returns whether a launcher has started this process: then at least one of the variables in
+ * names[] is set. */
 static bool is_launched(void) {
     static const char *const names[] = {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                         "SLURM_PROCID"};
@@ -101,8 +101,8 @@ int MPI_Init(int *argc, char ***argv) {
     must(crunrt_init(NULL, &runtime), "MPI_Init");
     crunmpi_world.rank = crunrt_rank(runtime);
     crunmpi_world.size = crunrt_world_size(runtime);
-    /* The backend is gloo, because these programs pass only buffers in host memory to MPI, even if
-     * they compute on GPUs. */
+    /* gloo moves data in host memory. That suffices for the programs for which mpi.h is made: they
+     * pass only buffers in host memory to MPI, even if they compute on GPUs. */
     crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
     options.backend = "gloo";
     options.name = "MPI_COMM_WORLD";
@@ -144,7 +144,7 @@ static int by_color_key_rank(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Makes the group of ranks[count]. Returns MPI_COMM_NULL on ranks that are not in the list. */
+/* Makes a communicator of ranks[count]. Returns MPI_COMM_NULL on a rank that is not in the list. */
 static MPI_Comm make_group(const int *ranks, int count) {
     crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
     crunrt_group *group = NULL;
@@ -159,8 +159,8 @@ static MPI_Comm make_group(const int *ranks, int count) {
     return comm;
 }
 
-/* Makes one group per colour, in the order of the colours. Every rank makes every group, because
- * crunrt_group_new() requires that. Returns the communicator of this rank's colour. */
+/* Makes one group per colour (see struct part), in the order of the colours. crunrt_group_new()
+ * requires that every rank makes every group. Returns the communicator of this rank's colour. */
 static MPI_Comm make_groups(struct part *parts, int count) {
     int *ranks = malloc((size_t) count * sizeof(*ranks));
     if (ranks == NULL) fail("MPI_Comm_split", "out of memory");
@@ -227,8 +227,9 @@ int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm
     return MPI_SUCCESS;
 }
 
-/* Type, number of elements and length in bytes of one rank's part. With MPI_IN_PLACE, they come
- * from the arguments for the receive buffer, because those for the send buffer are not valid. */
+/* Type, number of elements and length in bytes of one rank's part of a collective. With
+ * MPI_IN_PLACE the arguments for the send buffer are not valid, so the three values come from the
+ * arguments for the receive buffer. */
 struct block {
     crunrt_dtype dtype;
     size_t count, bytes;

@@ -4,10 +4,10 @@
  *     make MPI=1 MPI_HOME=<prefix>/lib/crunmpi      builds such a program unmodified
  *     crun --nproc-per-node=8 ./all_reduce_perf     starts it
  *
- * Every call returns MPI_SUCCESS or does not return: as with MPI's default error handler, a failure
- * ends the process. Before that it prints one line on stderr and writes an error file for the
- * launcher's report. Counts are in elements. Source: MPI 4.0, the chapters on collectives, groups
- * and environment. */
+ * Every call returns MPI_SUCCESS or does not return: as with MPI's default error handler, a call
+ * that fails ends the process, after it has written one line to stderr and an error file for the
+ * launcher's report. Counts are numbers of elements. Source: MPI 4.0, the chapters on collectives,
+ * groups and environment. */
 #ifndef CRUNMPI_MPI_H
 #define CRUNMPI_MPI_H
 
@@ -43,16 +43,17 @@ typedef enum crunmpi_op { MPI_OP_NULL = 0, MPI_SUM, MPI_MIN, MPI_MAX } MPI_Op;
 #define MPI_IN_PLACE ((void *) -1)
 
 /* Joins the job that the environment variables of crun, torchrun, Open MPI, MPICH or Slurm
- * describe. Without a launcher, MPI_COMM_WORLD contains only this process, and a line on stderr
- * reports this. The arguments are ignored and may be NULL. */
+ * describe. If no launcher has set such variables, MPI_COMM_WORLD contains only this process, and
+ * the call writes a line about it to stderr. The arguments are ignored and may be NULL. */
 int MPI_Init(int *argc, char ***argv);
 int MPI_Finalize(void); /* waits until all ranks have called it */
 
 int MPI_Comm_size(MPI_Comm comm, int *size);
 int MPI_Comm_rank(MPI_Comm comm, int *rank);
 
-/* Makes one new communicator for each colour. Its ranks are ordered by key, then by rank in `comm`.
- * A rank with the colour MPI_UNDEFINED gets MPI_COMM_NULL. Only MPI_COMM_WORLD can be split. */
+/* Makes one new communicator for each value of `color` that the ranks of `comm` pass, and sets
+ * *newcomm to the one for this rank's value. In it, ranks are ordered by `key`, then by rank in
+ * `comm`. With `color` MPI_UNDEFINED, *newcomm is MPI_COMM_NULL. `comm` must be MPI_COMM_WORLD. */
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm);
 int MPI_Comm_free(MPI_Comm *comm);
 

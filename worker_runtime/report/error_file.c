@@ -30,7 +30,7 @@ static int write_record(const char *path, const char *message, const char *detai
 }
 
 int crunrt_report_error(const char *message, const char *detail) {
-    /* a copy, because this function itself may store an error there */
+    /* a copy, because a failure of this function overwrites *rt_last_error() */
     struct cr_error last = *rt_last_error();
     if (message == NULL) message = last.text;
     const char *path = error_file_path();

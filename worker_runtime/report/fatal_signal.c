@@ -1,8 +1,8 @@
-/* Writes the error file of a worker that a fatal signal ends. The signal's handler writes which
- * signal it was, and the faulting address.
+/* Writes the error file of a worker that a fatal signal ends: the signal's handler writes the
+ * signal's number and the faulting address to the file.
  *
  * When the handler runs, the heap may be damaged and the stack may have overflowed. So the paths
- * are prepared when the handler is installed, the handler runs on a stack of its own, and it calls
+ * are prepared when the handler is installed, the handler runs on a separate stack, and it calls
  * only functions that POSIX allows in a handler. */
 #include "worker_runtime/report/report_internal.h"
 
@@ -21,14 +21,14 @@ static const int fatal_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 static struct {
     char path[4096];
-    char temp[4096 + 16]; /* path of a temporary file, which is written and then renamed to
-                           * `path` */
+    char temp[4096 + 16]; /* path of the temporary file that is written and renamed to `path` */
     char stack[32 * 1024];
 } fatal;
 
 /* ---- the handler ---- */
 
-/* Returns the error text up to the digits of the address, which put_cause() appends. */
+/* Returns the error text for a signal, up to the "0x" of the faulting address; put_cause() appends
+ * the digits. */
 static const char *describe_signal(int signum) {
     switch (signum) {
     case SIGSEGV: return "Signal 11 (SIGSEGV): invalid memory reference at address 0x";
@@ -55,8 +55,8 @@ static char *put_number(char *to, uint64_t n, unsigned base) {
     return to;
 }
 
-/* Appends the cause as a JSON string, for example
- * "\"Signal 11 (SIGSEGV): invalid memory reference at address 0x0\"" */
+/* Writes the error text at `to` as a JSON string, for example
+ * "Signal 11 (SIGSEGV): invalid memory reference at address 0x0". Returns the end of the string. */
 static char *put_cause(char *to, int signum, const siginfo_t *info) {
     uint64_t address = signum == SIGABRT ? 0 : (uint64_t) (uintptr_t) info->si_addr;
     to = put_text(put_text(to, "\""), describe_signal(signum));

@@ -6,10 +6,11 @@
  *     {"id": 17, "group": "world", "seq": 17, "op": "all_reduce", "dtype": 7, "count": 1000,
  *      "reduce": 0, "root": 0, "state": "started", "started_ns": …, "ended_ns": 0}, …]}
  *
- * Times are those of the monotonic clock; the newest entry is the last. The ring has no lock,
- * because a signal handler could not take it. So if another thread writes an entry during a dump,
- * the entry may contain fields of two operations, but the file is always valid JSON. A dump to the
- * default path is written to a temporary file and renamed, so a reader never sees half of it. */
+ * Times are in ns of the monotonic clock. The last entry is the newest. The ring buffer has no
+ * lock, because a signal handler must not wait for one. So if another thread writes an entry in a
+ * dump, the entry in the file can have fields of two operations, but the file is always valid JSON.
+ * A dump to the default path is written to a temporary file, which is then renamed, so a reader
+ * never sees half of it. */
 #include "worker_runtime/report/report.h"
 
 #include "base/clock.h"
@@ -69,7 +70,7 @@ uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op) {
 
 void flight_end(uint64_t number, bool has_succeeded) {
     struct entry *e = &ring[number % FLIGHT_ENTRIES];
-    if (e->number != number) return; /* a newer operation has overwritten the entry */
+    if (e->number != number) return; /* a newer operation has overwritten this entry of the ring */
     e->ended_ns = cr_monotonic_ns();
     e->state = has_succeeded ? FLIGHT_COMPLETED : FLIGHT_FAILED;
 }
@@ -183,9 +184,9 @@ static int write_record(int fd, const char *reason) {
     return o.rc;
 }
 
-/* Writes the name of a temporary file, "<path>.<n>", to `out`. Each dump uses another n, because a
- * signal may interrupt a dump and start another dump. snprintf() is not used, because POSIX does
- * not allow it in a handler. */
+/* Sets `out` to the name of a temporary file, "<path>.<n>". Each dump uses another n, because a
+ * signal can interrupt a dump and start a second dump. snprintf() is not used, because POSIX does
+ * not allow it in a signal handler. */
 static void temporary_name(char out[PATH_MAX + 16], const char *path) {
     static atomic_uint dumps;
     unsigned n = atomic_fetch_add(&dumps, 1);
@@ -203,7 +204,8 @@ int flight_dump(const char *path, const char *reason) {
     char temporary[PATH_MAX + 16];
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
     if (path == NULL && own_path[0] == '\0') return -ENOENT;
-    /* a given path may be a terminal or a pipe, so it is written directly, not by a rename */
+    /* a path that the caller gives can be a terminal or a pipe, so the record is written to it
+     * directly, without a temporary file */
     if (path != NULL) {
         int fd = open(path, flags, 0644);
         return fd < 0 ? -errno : write_record(fd, reason);

@@ -1,5 +1,5 @@
 /* The text of each thread's last failure, and the functions crunrt_version() and crunrt_free(). The
- * text is in static storage, so that it can be set even when memory is short. */
+ * text is in thread-local storage, so that setting it needs no memory. */
 #include "worker_runtime/report/report.h"
 
 #include <errno.h>

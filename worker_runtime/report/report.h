@@ -1,4 +1,4 @@
-/* How the worker runtime reports failures: the error text of each thread, the error file for the
+/* The worker runtime's reports of failures: the error text of each thread, the error file for the
  * launcher, the flight record, and operations as text. */
 #ifndef RUNTIME_REPORT_H
 #define RUNTIME_REPORT_H
@@ -21,9 +21,9 @@ struct cr_error *rt_last_error(void);
 /* Returns -EINVAL, and sets the thread's error text to "<what>: <argument> is NULL". */
 int rt_fail_null(const char *what, const char *argument);
 
-/* If `rc` is -EPIPE, returns -ECONNRESET and sets err->code to it; returns any other code
- * unchanged. The store's client reports a lost connection by either code. In crunrt.h, however,
- * -EPIPE means that a group was already broken. */
+/* If `rc` is -EPIPE, sets err->code to -ECONNRESET and returns -ECONNRESET; otherwise returns `rc`.
+ * The store's client reports a lost connection by -EPIPE or -ECONNRESET, but in crunrt.h -EPIPE
+ * means that a group was already broken. */
 int rt_pipe_to_reset(int rc, struct cr_error *err);
 
 /* ---- operations as text ---- */
@@ -40,25 +40,25 @@ void op_describe(const crunrt_op *op, char out[OP_TEXT_MAX]);
 
 enum flight_state { FLIGHT_STARTED, FLIGHT_COMPLETED, FLIGHT_FAILED };
 
-/* Records that an operation begins. Returns its number, which flight_end() needs. Any thread may
- * call it. */
+/* Records that an operation begins. Returns a number to be passed to flight_end() when the
+ * operation ends. Any thread may call this. */
 uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op);
 void flight_end(uint64_t number, bool has_succeeded);
 
-/* Sets the rank and world size that the flight record contains, and reads its path from the
- * environment. */
+/* Sets the rank and world size that are written to the flight record, and sets its default path
+ * from the environment. */
 void flight_set_place(int rank, int world_size);
 
 /* Sets the line of the flight record that describes the channel to the agent: "connected", "gone",
  * or the reason why there is no channel. The line is cut at 255 bytes. */
 void flight_set_agent(const char *state);
 
-/* Returns the path that flight_set_place() has set, or "" if there is none. */
+/* Returns the default path, which flight_set_place() has set, or "" if there is none. */
 const char *flight_path(void);
 
-/* Writes the flight record to `path`, or to flight_path() if `path` is NULL. Calls only functions
- * that POSIX allows in a signal handler. Returns 0 or a negative errno; -ENOENT means that there is
- * no path. */
+/* Writes the flight record, with `reason`, to `path`, or to flight_path() if `path` is NULL. Calls
+ * only functions that POSIX allows in a signal handler. Returns 0; -ENOENT if `path` is NULL and
+ * flight_path() is ""; or another negative errno. */
 int flight_dump(const char *path, const char *reason);
 
 #endif

@@ -1,5 +1,6 @@
-/* Finds the address of this host at which other ranks can reach it. All ranks can reach the store,
- * so this is the address from which the kernel would send packets to the store.
+/* Finds the address at which other ranks can reach this host: the address from which the kernel
+ * would send packets to the store. All ranks use the store, so this address is on a network that
+ * the hosts share.
  *
  * On the store's own host the kernel may choose a loopback address although other hosts take part;
  * for example, Debian writes "127.0.1.1 <host name>" into /etc/hosts. In that case the address of
@@ -47,7 +48,7 @@ static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
 
 static void prefer_interface(struct sockaddr_storage *own) {
     struct ifaddrs *list = NULL;
-    /* *own stays a loopback address; if other hosts take part, connecting will fail later */
+    /* on failure *own stays a loopback address, which the ranks on other hosts cannot reach */
     if (getifaddrs(&list) < 0) return;
     for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next) {
         if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET) continue;
@@ -69,7 +70,7 @@ int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr
     } else {
         rc = cr_address_resolve(p->master_addr, p->master_port, &to, &to_len, err);
         if (rc == 0) rc = route_towards(&to, to_len, &own, err);
-        /* the number of nodes is unknown: keep the address towards the store */
+        /* if the number of nodes is unknown, keep the address even if it is a loopback address */
         if (p->local_world_size < 0) one_node = true;
     }
     if (rc < 0) return rc;

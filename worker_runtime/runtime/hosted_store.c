@@ -1,5 +1,5 @@
-/* Opens and closes the store that this process hosts. The server is in the module store_host, which
- * this file loads; the module's table (struct store_host) has the functions. */
+/* Opens and closes the store that this process hosts, with the functions in the table (struct
+ * store_host) of the module store_host, which this file loads. */
 #include "worker_runtime/runtime/hosted_store.h"
 
 #include "worker_runtime/modules/modules.h"

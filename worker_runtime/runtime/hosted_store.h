@@ -12,9 +12,9 @@ struct hosted_store {
     void *state;
 };
 
-/* Loads the module store_host and opens a store at `port` (0: any free port). Sets *bound_port to
- * the port in use. Returns 0 or a negative errno and sets err: -ENOENT if the module cannot be
- * loaded, -EADDRINUSE, … */
+/* Loads the module store_host and opens a store at `port`, or at any free port if `port` is 0. Sets
+ * *bound_port to the port in use. Returns 0. On failure sets err and returns a negative errno:
+ * -ENOENT if the module cannot be loaded, -EADDRINUSE if the port is in use, … */
 int hosted_store_open(struct hosted_store *h, uint16_t port, uint16_t *bound_port,
                       struct cr_error *err);
 void hosted_store_close(struct hosted_store *h);

@@ -17,8 +17,8 @@ static const char *process_environment(void *arg, const char *name) {
     return getenv(name);
 }
 
-/* Copies only as many bytes as the caller's version of the struct has. Newer fields keep their
- * defaults. */
+/* Copies the caller's options to *out. A program that was compiled with an older crunrt.h passes a
+ * shorter struct (`size`); the fields that it lacks get their defaults. */
 static int read_options(const crunrt_init_options *given, crunrt_init_options *out) {
     *out = (crunrt_init_options) CRUNRT_INIT_OPTIONS_INIT;
     if (given == NULL) return 0;
@@ -92,9 +92,9 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
     return 0;
 }
 
-/* Call this before the runtime is destroyed. If rank 0 hosts the store, the store ends with rank 0.
- * So rank 0 waits here until all other ranks have reported in the store that they leave, but at
- * most HOST_WAITS_MS, because a rank that has died never reports it. */
+/* The first part of crunrt_destroy(). If rank 0 hosts the store, the store ends with rank 0. So
+ * each other rank reports in the store that it leaves, and rank 0 waits until all have reported.
+ * Rank 0 waits at most HOST_WAITS_MS, because a rank that has died reports nothing. */
 static void leave(struct crunrt *rt) {
     bool is_in_file = rt->place.file[0] != '\0';
     if (rt->place.agent_hosts_store || is_in_file) return;
@@ -106,8 +106,8 @@ static void leave(struct crunrt *rt) {
     } else if (crunrt_store_add(rt->store, "crunrt/left/count", 1, &left) == 0 &&
                left == rt->place.world_size - 1) {
         (void) crunrt_store_set(rt->store, all, "", 0);
-        /* SET has no reply. CHECK has one, and the reply proves that the server has carried out the
-         * SET before it. */
+        /* SET has no reply, but CHECK has one. The server carries out the requests of a connection
+         * in order, so the reply to CHECK proves that SET has been carried out. */
         (void) crunrt_store_check(rt->store, &all, 1, &(int){0});
     }
 }

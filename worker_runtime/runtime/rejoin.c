@@ -3,8 +3,8 @@
  * The worker sends REJOIN to its agent and waits. When the next round begins, the agent sends
  * ROUND, with the worker's new place and the address of the new round's store, which is empty.
  * Newly started workers of the round get the same values in their environment, so all ranks of the
- * round use the same keys. Without an agent a worker cannot rejoin, because only the agents assign
- * new ranks. */
+ * round use the same keys. Only agents assign the ranks of a new round, so a worker without an
+ * agent cannot rejoin. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Longest time in ms of one attempt to connect to the new store. After each attempt
- * connect_to_new_store() checks whether this round has ended, too, because the store of a round
- * that has ended never answers. */
+/* Longest time in ms of one attempt to connect to the store of the new round. After each attempt
+ * connect_to_new_store() checks whether the new round has already ended, because the store of a
+ * round that has ended never answers. */
 #define STORE_SLICE_MS INT64_C(2000)
 
 /* Sends REJOIN, unless an earlier call has sent it, and waits for the packet ROUND. */
@@ -59,8 +59,8 @@ static int begin_round(struct crunrt *rt, const struct channel_packet *p) {
     return 0;
 }
 
-/* Waits for a round and begins it. If the round ends before this worker has connected to its store,
- * waits for the next round. */
+/* Waits for the next round and begins it. If that round ends before this worker has connected to
+ * its store, waits for the round after it. */
 static int rejoin(struct crunrt *rt, int64_t timeout_ms) {
     struct channel_packet p;
     int64_t deadline = cr_deadline_ms(timeout_ms > 0 ? timeout_ms : CR_FOREVER);

@@ -1,5 +1,5 @@
-/* The runtime object that crunrt_init() makes: this process's place in the job, its store, and its
- * channel to the agent. Process groups are built on it. */
+/* The runtime object, which crunrt_init() makes: this process's place in the job, the job's store,
+ * and the channel to the agent. Process groups use it. */
 #ifndef RUNTIME_RUNTIME_H
 #define RUNTIME_RUNTIME_H
 
@@ -32,33 +32,35 @@ struct crunrt {
     char prefix[64];
     uint64_t group_count;       /* number of groups made in this round; the same on every rank */
     struct rt_whole_group whole;
-    /* Returns -ENOTRECOVERABLE, and sets err, if this process can make no more groups, for example
-     * because it has lost its GPU. NULL while no backend can say so. */
+    /* The backend's function that checks whether this process can still make groups. It returns 0;
+     * or, for example if the GPU is lost, -ENOTRECOVERABLE, and sets err. NULL if no backend with
+     * such a function is loaded. */
     int (*recoverable)(struct cr_error *err);
     struct worker_channel channel;
     struct cr_error channel_error; /* why there is no channel; valid only if channel.page is NULL */
 };
 
-/* Returns true if the agent has reported that the round is over without an agreed step, and the
- * next round has not begun. Any thread may call it. */
+/* Returns true from the moment when the agent has ended the round without an agreed step until the
+ * next round begins; otherwise false. Any thread may call this. */
 bool rt_round_is_over(const struct crunrt *rt);
 
-/* Returns 0; or -ENOTRECOVERABLE if only a new process can take this worker's place. In that case
- * it also reports in the page that this process cannot rejoin, so that the agent replaces it. */
+/* Checks whether this process can still make groups (see the member `recoverable`). Returns 0 if it
+ * can. If not, clears can_rejoin in the page, so that the agent replaces this process, and returns
+ * -ENOTRECOVERABLE. */
 int rt_recoverable(struct crunrt *rt, struct cr_error *err);
 
-/* Sets rt->prefix to a prefix that no earlier runtime of this job has used, so that this runtime
+/* Sets rt->prefix to a prefix that no earlier runtime of this rank has used, so that this runtime
  * never reads keys that an earlier runtime has left in the store. The prefix contains two numbers.
  * The first is the restart count, because torchrun keeps one store for all restarts of a job. The
- * second says how many runtimes this rank has made before on this store, because a program may make
- * several runtimes, and a user may start the program again on a store that still runs. If all ranks
- * have made the same number of runtimes, all get the same prefix. Returns 0, or the store's
- * failure. */
+ * second is the number of runtimes that this rank has made on this store before, because a program
+ * can make several runtimes, and a user can start the program again while its store still runs.
+ * All ranks make the same number of runtimes, so all get the same prefix. Returns 0, or the error
+ * of the store. */
 int rt_take_prefix(struct crunrt *rt);
 
 #define RT_ADDRESS_MAX 64 /* bytes of a numeric IP address, NUL included */
 
-/* Writes to `out` the numeric address of this host at which the other ranks can reach it. */
+/* Sets `out` to the numeric IP address at which the other ranks can reach this host. */
 int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr_error *err);
 
 #endif

@@ -1,8 +1,9 @@
 /* crunrt_spawn(): starts workers without a launcher. It forks one child per worker, hosts the
- * children's store, and waits for all children. When a child fails, it ends the others.
+ * children's store, and waits for all children. When a child fails, it ends the other children.
  *
- * The children are forked before the store is opened, because the store's server has a thread, and
- * fork() does not copy threads. Each child waits until it can read the store's port from a pipe. */
+ * The children are forked before the store is opened. Opening the store starts a thread, and a lock
+ * that this thread held during a fork() would stay locked in the child. Each child first waits
+ * until it can read the store's port from a pipe. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -27,15 +28,15 @@ struct child {
     pid_t pid;
     int pidfd;           /* pidfd of the child; -1 once the child has ended */
     int status;          /* exit status as waitpid() stores it; valid once pidfd is -1 */
-    bool is_status_lost; /* true if other code of this process has collected the exit status with
-                          * waitpid() */
+    bool is_status_lost; /* true if `status` is unknown, because other code of this process has
+                          * called waitpid() for the child */
 };
 
 struct spawn {
     crunrt_spawn_fn fn;
     void *arg;
     int count, started;
-    int gate[2]; /* pipe into which the parent writes the store's port once for each child */
+    int gate[2]; /* pipe to all children: the parent writes the store's port once per child */
     struct child *children;
     struct hosted_store store;
 };
@@ -51,7 +52,7 @@ static void set_number(const char *name, int n) {
 static void run_child(const struct spawn *s, int rank, pid_t parent) {
     uint16_t port = 0;
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* the parent has died before prctl(), so no signal will end this child */
+    /* if the parent has died before prctl(), this child gets no signal of its death: end now */
     if (getppid() != parent) _exit(1);
     (void) close(s->gate[1]);
     if (read(s->gate[0], &port, sizeof(port)) != (ssize_t) sizeof(port)) _exit(1);
@@ -64,11 +65,11 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     (void) setenv("MASTER_ADDR", "127.0.0.1", 1);
     (void) setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     (void) setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-    /* the channel is for the parent, which is the agent's worker, and not for the child */
+    /* if an agent has started the parent, its channel is for the parent only */
     (void) unsetenv(CHANNEL_VARIABLE);
     int rc = s->fn(rank, s->arg);
     (void) fflush(NULL);
-    /* an exit status has only 8 bits: a result such as 256 would become 0, success */
+    /* an exit status has only 8 bits: without this, a result such as 256 would count as success */
     _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff);
 }
 
@@ -76,7 +77,7 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
 
 static int start_children(struct spawn *s) {
     pid_t parent = getpid();
-    /* otherwise each child would inherit the buffered output and write it again */
+    /* without fflush(), each child would inherit the parent's buffered output and write it, too */
     (void) fflush(NULL);
     for (; s->started < s->count; s->started++) {
         struct child *c = &s->children[s->started];
@@ -100,8 +101,8 @@ static int open_store(struct spawn *s) {
     return rc;
 }
 
-/* Waits until a child ends. Returns the child's index; -1 if no child is left; or -2 if the
- * deadline has passed. */
+/* Waits until a child ends, and returns its index. Returns -1 if all children have ended before, or
+ * -2 if the deadline has passed. */
 static int wait_for_one(struct spawn *s, int64_t deadline_ms) {
     struct pollfd fds[SPAWN_MAX];
     int left = 0;
@@ -158,7 +159,7 @@ static int wait_for_children(struct spawn *s) {
 
 static void spawn_done(struct spawn *s) {
     struct cr_error kept = *rt_last_error();
-    cr_close_fd(&s->gate[0]); /* a child that is still waiting for the port ends now */
+    cr_close_fd(&s->gate[0]); /* closing both ends makes a child that waits for the port exit */
     cr_close_fd(&s->gate[1]);
     end_children(s);
     hosted_store_close(&s->store);

@@ -1,9 +1,10 @@
 /* Counts steps, and stops the worker for announced changes. contract/channel.h describes the
  * protocol and why it is correct.
  *
- * Usually a step makes only two stores and one load in shared memory. If the load shows that the
- * agent has incremented the bell, the step reads the agent's packets with system calls. If they
- * announce a change whose agreed step is not known yet, the step waits for it. */
+ * Usually a step makes only two stores and one load in the memory that it shares with the agent. If
+ * the loaded bell has changed since the last reading of packets, the step reads the agent's packets
+ * with system calls. If a packet announces a change, the step waits until the agreed step is known.
+ */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/change_kind.h"
@@ -26,7 +27,8 @@ _Static_assert((int) CRUNRT_AFTER_STEP == (int) CHANNEL_AFTER_STEP &&
 
 /* ---- crunrt_step() ---- */
 
-/* Writes only as many bytes of *out as the caller's version of the struct has. */
+/* Fills in *out. A program that was compiled with an older crunrt.h passes a shorter struct
+ * (`size`); only the fields that it has are written. */
 static void describe_change(const struct round_state *s, crunrt_change *out) {
     if (out == NULL || out->size < sizeof(out->size)) return;
     int64_t left = s->change_until_ms - cr_monotonic_ms();

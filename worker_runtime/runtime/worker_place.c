@@ -2,8 +2,9 @@
  * launchers[] for which both variables are set. The store's address comes from MASTER_ADDR and
  * MASTER_PORT.
  *
- * torchrun's names are first in the table, because crun sets them in every worker. They are right
- * even if crun itself runs inside an MPI job or a Slurm step, whose variables are set, too. */
+ * The table begins with torchrun's variables RANK and WORLD_SIZE, which crun sets in every worker.
+ * If crun itself runs inside an MPI job or a Slurm step, the variables of MPI or Slurm are also
+ * set, but they describe crun's process and not the worker. */
 #include "worker_runtime/runtime/worker_place.h"
 
 #include "base/endpoint.h"
@@ -17,7 +18,7 @@
 
 struct launcher_names {
     const char *launcher, *rank, *size, *local_rank, *local_size;
-    /* how a user of this launcher sets a variable for all processes, for an error text */
+    /* how a user of this launcher passes a variable to all processes; part of an error text */
     const char *pass_on;
 };
 
@@ -55,8 +56,8 @@ static int read_number(const struct environment *env, const char *name, int64_t 
     return 0;
 }
 
-/* Reads a number that is useful but not needed. Returns -1 if the variable is not set or not a
- * plain number: a launcher may omit it or write it in another form (Slurm: "4(x2)"). */
+/* Returns the number in a variable that a launcher need not set. Returns -1 if the variable is not
+ * set, is below `min`, or is not a plain number, as Slurm's "4(x2)". */
 static int read_hint(const struct environment *env, const char *name, int64_t min) {
     int64_t n = 0;
     return cr_parse_i64(look_up(env, name), min, INT_MAX, &n) == 0 ? (int) n : -1;
@@ -70,8 +71,8 @@ static const struct launcher_names *find_launcher(const struct environment *env)
     return NULL;
 }
 
-/* Sets err to a text that lists every pair of variables and which of them are set, for example
- * "RANK unset, WORLD_SIZE set; OMPI_COMM_WORLD_RANK unset, …". Returns -EINVAL. */
+/* Returns -EINVAL, and sets err to a text that says of each launcher's two variables whether they
+ * are set, for example "RANK unset, WORLD_SIZE set; OMPI_COMM_WORLD_RANK unset, …". */
 static int fail_without_launcher(const struct environment *env, struct cr_error *err) {
     char seen[512] = "";
     size_t len = 0;
@@ -209,9 +210,9 @@ static int read_file(const char *method, struct worker_place *out, int *rank, in
     return path[len] == '?' ? read_query(path + len + 1, method, rank, world_size, err) : 0;
 }
 
-/* Returns whether the agent hosts the store at the place's address: TORCHELASTIC_USE_AGENT_STORE
- * must be "True" and the address must be MASTER_ADDR:MASTER_PORT. A program under a launcher may
- * also open another store by tcp://, which rank 0 hosts. */
+/* Returns whether the agent hosts the store at the place's address: TORCHELASTIC_USE_AGENT_STORE is
+ * "True", and the address is MASTER_ADDR:MASTER_PORT. At another address, which a program gives by
+ * tcp://, rank 0 hosts the store. */
 static bool agent_hosts(const struct environment *env, const struct worker_place *place) {
     const char *agent = look_up(env, "TORCHELASTIC_USE_AGENT_STORE");
     const char *addr = look_up(env, "MASTER_ADDR"), *port = look_up(env, "MASTER_PORT");
@@ -269,7 +270,7 @@ int worker_place_from_packet(const struct channel_packet *p, struct worker_place
     out->restart_count = (int) p->place.restart_count;
     out->master_port = (uint16_t) p->place.master_port;
     (void) stpcpy(out->master_addr, p->place.master_addr);
-    out->agent_hosts_store = true; /* only in the first round can rank 0 host the store */
+    out->agent_hosts_store = true; /* in a round that a worker joins by ROUND, always the agent */
     out->file[0] = '\0';
     return 0;
 }

@@ -24,23 +24,25 @@ struct worker_place {
     uint16_t master_port;
     /* path of the store's file; "" if the store is at master_addr:master_port */
     char file[1024];
-    const char *source; /* name of the launcher whose variables gave the rank, or "options" */
+    const char *source; /* name of the launcher whose variables contained the rank; "options" if
+                         * the options or the method's query contained it */
 };
 
 /* Finds the place from the options of crunrt_init() and the environment.
  *
  * method             NULL or "env://", "tcp://host:port[?rank=R&world_size=N]", or
  *                    "file:///path[?…]"
- * rank, world_size   -1: from the method's query, else from the environment
+ * rank, world_size   -1 if the caller does not give it: it is read from the method's query or, if
+ *                    the query does not have it, from the environment
  *
  * An empty variable counts as unset, as in torch.
- * Returns 0; -EINVAL, and sets err to a text that lists the variables that were read; or -ENOTSUP
- * for any other method. */
+ * Returns 0; -EINVAL if a value is missing or wrong, in which case err names it; or -ENOTSUP if
+ * `method` is none of those above. */
 int worker_place_read(worker_place_get_fn get, void *arg, const char *method, int rank,
                       int world_size, struct worker_place *out, struct cr_error *err);
 
-/* Sets *out to the place that a ROUND packet describes. Returns 0; or -EPROTO if the packet
- * contradicts itself (for example, rank 5 of 4), and leaves *out unchanged. */
+/* Sets *out to the place that a ROUND packet describes, and returns 0. If the packet contradicts
+ * itself (for example, rank 5 of 4), returns -EPROTO and leaves *out unchanged. */
 int worker_place_from_packet(const struct channel_packet *p, struct worker_place *out,
                              struct cr_error *err);
 

@@ -1,5 +1,5 @@
-/* Opens and closes stores and views. It also has what every call on a store begins with: check the
- * key, put the prefix in front of it, and lock the connection. */
+/* Opens and closes stores and views. Also has the functions with which every call on a store
+ * begins: they check the key, put the prefix in front of it, and lock the connection. */
 #include "worker_runtime/store/store_internal.h"
 
 #include "base/buffer.h"
@@ -99,7 +99,7 @@ void crunrt_store_close(crunrt_store *store) {
 /* ---- keys ---- */
 
 /* Puts the store's prefix in front of the key. Sets *text to the new text, which the caller frees,
- * and *out to its bytes. */
+ * and *out to the bytes of this text, without the NUL. Returns 0, -EINVAL or -ENOMEM. */
 static int make_key(const struct crunrt_store *store, const char *key, char **text,
                     struct store_bytes *out) {
     if (store == NULL) return rt_fail_null("use a store", "the store");

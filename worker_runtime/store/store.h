@@ -1,5 +1,5 @@
-/* The store as the calls of crunrt.h use it: a client of the room store, with a default timeout,
- * prefixes of keys, and a lock, so that threads may share it. */
+/* The object crunrt_store of crunrt.h: a client of the store (store/store.h) with a default
+ * timeout, a prefix for keys, and a lock, so that threads may share the object. */
 #ifndef RUNTIME_STORE_H
 #define RUNTIME_STORE_H
 
@@ -19,24 +19,25 @@
 struct crunrt_store {
     struct crunrt_store *parent; /* the store of which this is a view; NULL if this is a root */
     struct store *base;          /* the client with the connection; NULL if this is a view */
-    pthread_mutex_t lock;        /* lock that is held during each call on `base`; not used in a
-                                  * view */
+    pthread_mutex_t lock;        /* held during each call on `base`; not used in a view */
     int64_t timeout_ms;
     char *prefix; /* text in front of every key: "", or for example "a/b/" */
-    /* a call with one key returns -EBUSY if another thread has the connection; set in views only */
+    /* true if a call with one key returns -EBUSY, instead of waiting, when another thread uses the
+     * connection; always false in a root */
     bool never_waits;
 };
 
-/* Connects a root to another server. Pointers to the store and its views stay valid; their next
- * calls go to the new server. If connecting fails, the old connection stays. */
+/* Connects a root to another server. Pointers to the store and to its views stay valid; later calls
+ * on them go to the new server. Returns 0. If connecting fails, returns a negative errno, and the
+ * old connection stays. */
 int rt_store_move(crunrt_store *store, const char *host, uint16_t port, int64_t timeout_ms);
 
 /* Opens a store in a file that world_size processes share. The last process that closes the store
- * removes the file. */
+ * deletes the file. Returns 0 or a negative errno. */
 int rt_store_open_file(const char *path, int world_size, int64_t timeout_ms, crunrt_store **out);
 
-/* Returns timeout_ms; or fallback_ms if timeout_ms is CRUNRT_TIMEOUT_DEFAULT (or any negative
- * number). */
+/* Returns timeout_ms if it is 0 or positive. Returns fallback_ms if timeout_ms is negative, as
+ * CRUNRT_TIMEOUT_DEFAULT is. */
 int64_t rt_timeout(int64_t timeout_ms, int64_t fallback_ms);
 
 #endif

@@ -1,13 +1,13 @@
-/* Declarations for every call on a store: a turn, which gives the calling thread the connection,
- * and keys with their prefixes. */
+/* Declarations for the calls on a store: a turn (see below), in which the calling thread uses the
+ * connection alone, and keys with the store's prefix. */
 #ifndef RUNTIME_STORE_INTERNAL_H
 #define RUNTIME_STORE_INTERNAL_H
 
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/store/store.h"
 
-/* A turn: the exclusive use of a root's client by one thread for one call, and the prefixed key of
- * this call.
+/* A turn: the time in which one thread, for one call, uses the connection of a store alone. The
+ * struct also has the key of the call, with the store's prefix.
  *
  *     struct turn t;
  *     int rc = turn_begin(&t, store, key);
@@ -17,17 +17,18 @@
 struct turn {
     struct crunrt_store *root;
     struct store *base;
-    char *text; /* memory of the prefixed key, to which `key` points; turn_end() frees it */
+    char *text; /* memory of the key with its prefix, to which `key` points; turn_end() frees it */
     struct store_bytes key;
 };
 
-/* Makes the prefixed key, and waits until no other thread has the turn. Returns 0, -EINVAL,
- * -ENOMEM, or -EBUSY (the store never waits, and another thread has the turn). After a failure
- * turn_end() must not be called. */
+/* Begins a turn for a call with one key: puts the store's prefix in front of `key`, and waits until
+ * no other thread uses the connection. Returns 0, -EINVAL or -ENOMEM. If the store's `never_waits`
+ * is true, it does not wait, but returns -EBUSY if another thread uses the connection. After a
+ * failure turn_end() must not be called. */
 int turn_begin(struct turn *t, struct crunrt_store *store, const char *key);
 
-/* Begins a turn for a call without a key, or with a list of keys: waits until no other thread uses
- * the connection. `store` must not be NULL. */
+/* Begins a turn for a call without a key or with several keys: waits until no other thread uses the
+ * connection. `store` must not be NULL. */
 void turn_take(struct turn *t, struct crunrt_store *store);
 
 void turn_end(struct turn *t);
@@ -41,8 +42,8 @@ struct key_list {
     size_t count;
 };
 
-/* Makes the list of prefixed keys. Returns 0, -EINVAL or -ENOMEM. After a failure nothing needs to
- * be freed. */
+/* Fills the list with `keys`, each with the store's prefix in front. Returns 0, -EINVAL or -ENOMEM.
+ * After a failure key_list_done() need not be called. */
 int key_list_init(struct key_list *list, const struct crunrt_store *store, const char *const *keys,
                   size_t key_count);
 void key_list_done(struct key_list *list);

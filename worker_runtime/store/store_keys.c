@@ -1,5 +1,5 @@
-/* The calls on one key or one queue. Each call begins a turn, and calls the client of the room
- * store. */
+/* The calls on one key or one queue. Each call begins a turn (store_internal.h), and calls the
+ * client of the store (store/store.h). */
 #include "worker_runtime/store/store_internal.h"
 
 #include <errno.h>
@@ -10,7 +10,8 @@
 typedef int (*send_fn)(struct store *s, struct store_bytes key, struct store_bytes value,
                        int64_t timeout_ms, struct cr_error *err);
 
-/* Runs a call that sends a value. `call` is the client's function: set, append or push. */
+/* Sends value[len]. `call` is the client's function for setting or appending to a key, or for
+ * pushing to a queue. */
 static int send_value(crunrt_store *store, const char *key, const void *value, size_t len,
                       send_fn call) {
     struct turn t;

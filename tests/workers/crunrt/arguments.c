@@ -1,5 +1,4 @@
-/* Tests that calls with wrong arguments return an error and that the group stays usable after it.
- */
+/* Tests that calls with wrong arguments return an error, and that the group stays usable. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Two groups at the same time, of the even and of the odd ranks, both in reverse order. */
+/* Makes a group of the even ranks and a group of the odd ranks, both in reverse order, and uses
+ * both at the same time. */
 void mode_subgroups(void) {
     open_world(20000);
     int lists[2][64], counts[2] = {0, 0};
@@ -55,7 +56,8 @@ void mode_again(void) {
     printf("again right\n");
 }
 
-/* Calls only crunrt_init(), with method and timeout from TEST_INIT_METHOD and TEST_TIMEOUT_MS. */
+/* Calls only crunrt_init(), with the method and the timeout that the environment variables
+ * TEST_INIT_METHOD and TEST_TIMEOUT_MS contain. */
 void mode_init(void) {
     int64_t since = now_ms();
     crunrt_init_options o = CRUNRT_INIT_OPTIONS_INIT;

@@ -12,8 +12,7 @@ static uint32_t bits_of(float f) {
     return b;
 }
 
-/* Writes `value` as element i. `value` must be a number that every type of the test represents
- * exactly. */
+/* Sets element i of the buffer to `value`, which every type in this test must represent exactly. */
 static void put(void *buffer, size_t i, crunrt_dtype dtype, double value) {
     float f = (float) value;
     switch (dtype) {
@@ -137,7 +136,7 @@ static void test_reductions(size_t n, crunrt_dtype dtype, crunrt_reduce_op op) {
     buffers_done(&all, "reduce_scatter input", dtype, (int) op, 0);
 }
 
-/* Returns element i of the data that rank `from` sends to rank `to`. */
+/* Returns the value that element i must have in the data that rank `from` sends to rank `to`. */
 static double message(int from, int to, size_t i) {
     return (double) ((size_t) from * 31 % 61 + (size_t) to * 7 % 13 + i % 11);
 }
@@ -214,8 +213,8 @@ static void test_counts(crunrt_dtype dtype) {
     buffers_done(&out, "all_to_all_counts input", dtype, -1, 0);
 }
 
-/* Sends a token from rank to rank once round the ring. Sends two messages with different tags,
- * which must reach the receives with the same tags. */
+/* Passes a number from each rank to the next, once through all ranks. Then sends two messages with
+ * different tags; each must arrive at the receive with its tag. */
 static void test_messages(void) {
     if (size == 1) return;
     int left = (rank + size - 1) % size, right = (rank + 1) % size;

@@ -1,4 +1,4 @@
-/* Tests of failing ranks, stores and calls: which error each rank gets, and after how long. */
+/* Tests of failing ranks, stores and calls: which error each rank gets, and after what time. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Stops the store's server, whose pid is the argument, and rank 1. Rank 0 must report its failure
- * without waiting for the store. */
+/* Stops (SIGSTOP) rank 1 and the store's server, whose pid is the argument. Rank 0's operation must
+ * time out although the store does not answer. */
 void mode_lose_store(void) {
     open_world(20000);
     crunrt_op op = CRUNRT_OP_INIT;
@@ -66,10 +66,9 @@ void mode_lose_connecting(void) {
     exit(3);
 }
 
-/* All-reduces in a loop. In the tenth operation the victim (second argument, default rank 1) kills,
- * stops or ends itself, as the first argument requires. The other ranks print their errors. They
- * must notice a death at once, by the broken connection, and a stopped rank by the timeout of the
- * operation. */
+/* Makes all-reduces in a loop. After ten, one rank (second argument, default 1) kills, stops or
+ * ends itself, as the first argument says. The other ranks print their errors. They must notice a
+ * dead rank at once, by the broken connection, and a stopped rank by the operation's timeout. */
 void mode_lose(void) {
     open_world(60000);
     float x[256] = {0};
@@ -121,8 +120,8 @@ void mode_late(void) {
     exit(3);
 }
 
-/* One rank does not call crunrt_group_new(). The other ranks begin at the same time, so that only
- * this rank is reported as absent. */
+/* One rank does not call crunrt_group_new(). All other ranks call it at the same time, so that the
+ * error text names only the one rank as absent. */
 void mode_absent(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.timeout_ms = 2000;
@@ -135,8 +134,8 @@ void mode_absent(void) {
     exit(3);
 }
 
-/* Some monitored barriers succeed. After these the last rank comes too late to a barrier, which
- * must fail on all ranks. */
+/* Several monitored barriers succeed. To the next barrier the last rank comes too late, so that
+ * barrier must fail on all ranks. */
 void mode_monitored(void) {
     open_world(20000);
     for (int i = 0; i < 6; i++) {
@@ -150,8 +149,8 @@ void mode_monitored(void) {
     int rc = crunrt_group_monitored_barrier(world, late ? 20000 : 2000);
     REQUIRE(rc < 0, "rank %d passed", rank);
     print_error(rc, since);
-    /* The ranks that failed must have set this key. Otherwise the late rank could set it to "ok".
-     */
+    /* The ranks that timed out must have set this key. If they had not, the late rank would set it
+     * to "ok", and its barrier would succeed. */
     const char *verdict = "crunrt/0/0/pg/0/barrier6/ready";
     int decided = 0;
     REQUIRE(crunrt_store_check(crunrt_job_store(rt), &verdict, 1, &decided) == 0 && decided,
@@ -161,8 +160,9 @@ void mode_monitored(void) {
     exit(3);
 }
 
-/* With CRUNRT_DEBUG=1, all ranks first make equal calls. After these rank 1 makes a different call,
- * which the argument selects, and the ranks print their errors. */
+/* Started with CRUNRT_DEBUG=1. First all ranks make equal calls. After these calls rank 1 makes a
+ * call that differs from that of the other ranks, as the argument selects, and all ranks print
+ * their errors. */
 void mode_mismatch(void) {
     const char *how = argument[0];
     open_world(10000);
@@ -185,7 +185,7 @@ void mode_mismatch(void) {
                 "counts agree");
         expected[2] += (size_t) other;
         rc = crunrt_group_all_to_all_counts(world, x, sent, y, expected, CRUNRT_FLOAT32);
-    /* rank 2 makes no call, and rank 1 has a short timeout */
+    /* "alone": rank 2 makes no call, and rank 1's call has a short timeout */
     } else if (strcmp(how, "alone") == 0) {
         crunrt_op op = CRUNRT_OP_INIT;
         op.timeout_ms = other ? 300 : 60000;
@@ -201,8 +201,9 @@ void mode_mismatch(void) {
     exit(3);
 }
 
-/* Without CRUNRT_DEBUG=1, the ranks make different calls, which the argument selects. All ranks
- * must get an error. No rank may get a wrong result, and the backend must not end the process. */
+/* Started without CRUNRT_DEBUG=1. The ranks make different calls, which the argument selects. All
+ * ranks must get an error: no rank must get a wrong result, and the backend must not end the
+ * process. */
 void mode_differ(void) {
     const char *how = argument[0];
     open_world(20000);
@@ -216,7 +217,7 @@ void mode_differ(void) {
     op.timeout_ms = 1000;
     op.root = 1;
     if (strcmp(how, "reduce") == 0) op.kind = CRUNRT_OP_ALL_REDUCE;
-    /* rank 1 sends 32 elements, the others expect 64 */
+    /* "short": rank 1, the root of the broadcast, sends 32 elements; the other ranks expect 64 */
     if (strcmp(how, "short") == 0) op.kind = CRUNRT_OP_BROADCAST;
     if (strcmp(how, "message") == 0) op.kind = other ? CRUNRT_OP_RECV : CRUNRT_OP_SEND;
     if (strcmp(how, "message") == 0 && other) op.root = 0;
@@ -231,8 +232,7 @@ void mode_differ(void) {
     exit(3);
 }
 
-/* All-reduces until an operation fails. After this every call must report that the group is broken.
- */
+/* Makes all-reduces until one fails. After that every call must report that the group is broken. */
 void mode_broken(void) {
     const char *timeout = getenv("TEST_TIMEOUT_MS");
     open_world(timeout != NULL ? atoi(timeout) : 60000);

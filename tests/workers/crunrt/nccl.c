@@ -42,9 +42,9 @@ static float nccl_sum(crunrt_group *g) {
 }
 
 /* Makes a group of all ranks, and splits three groups from it: the even ranks, the odd ranks, all
- * ranks in reverse. With the argument "absent" the odd ranks do not take part, and only the group
- * of the even ranks is made. If TEST_DESTROYED is set, rank 1 first destroys its group of all
- * ranks. */
+ * ranks in reverse order. With the argument "absent" the odd ranks do not take part in the splits,
+ * and only the group of the even ranks is made. If the environment variable TEST_DESTROYED is set,
+ * rank 1 destroys its group of all ranks before the splits. */
 void mode_nccl_split(void) {
     int absent = strcmp(argument[0], "absent") == 0;
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
@@ -88,8 +88,8 @@ void mode_nccl_split(void) {
     printf("split done\n");
 }
 
-/* The first operation fails in the way that FAKE_NCCL selects. After it the same processes rejoin,
- * and in the next round make a group of all ranks and a group of some ranks. */
+/* The first operation fails in the way that the environment variable FAKE_NCCL selects. After that
+ * the same processes rejoin, and make a group of all ranks and a group of some ranks. */
 void mode_nccl_rejoin(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     float x = 1;

@@ -14,7 +14,8 @@ static void *dump_again_and_again(void *arg) {
     return NULL;
 }
 
-/* Returns whether the file contains a complete record, from the first brace to the last. */
+/* Returns whether the file contains a complete flight record: it begins with the first brace of the
+ * JSON text and ends with the last. */
 static int is_whole(const char *path) {
     static char text[1 << 20];
     FILE *f = fopen(path, "r");

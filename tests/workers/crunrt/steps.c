@@ -40,9 +40,9 @@ static void rejoin(int64_t timeout_ms) {
     meet();
 }
 
-/* Counts steps until a change or the end of the round. The first argument says what follows: the
- * worker exits, rejoins, or reports that it is done. The second argument is the largest number of
- * steps. */
+/* Makes steps until a change or the end of the round. The first argument says what the worker does
+ * after that: it exits, rejoins, or calls crunrt_change_done(). The second argument is the largest
+ * number of steps. */
 void mode_steps(void) {
     const char *how = argument[0];
     int64_t limit = argument[1][0] != '\0' ? atoll(argument[1]) : INT64_MAX;
@@ -85,7 +85,8 @@ void mode_steps(void) {
     printf("ended\n");
 }
 
-/* Rank 1 dies while the other ranks wait for it in crunrt_group_new(). Must be started by crun. */
+/* Rank 1 dies while the other ranks wait for it in crunrt_group_new(). This mode needs an agent, so
+ * crun must start it. */
 void mode_lose_opening(void) {
     open_runtime();
     REQUIRE(crunrt_can_rejoin(rt, 1) == 0, "can rejoin");

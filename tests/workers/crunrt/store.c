@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Uses the operations that older servers lack: append, several keys at once, queues, the list of
- * keys, barriers. */
+/* Tests the operations that older servers lack: append, operations on several keys, queues, the
+ * list of keys, barriers. */
 static void use_more_of_the_store(crunrt_store *s) {
     char mine[2][16];
     const char *keys[2] = {mine[0], mine[1]};

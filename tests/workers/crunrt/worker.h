@@ -1,5 +1,5 @@
-/* What the files of crunrt_worker share: the list of modes, the runtime and the group that most
- * modes open, and REQUIRE(), which ends the process when a check fails. */
+/* Declarations for all files of the test program crunrt_worker: the list of modes, the runtime and
+ * the group that most modes open, and REQUIRE(), which ends the process if a check fails. */
 #ifndef TESTS_CRUNRT_WORKER_H
 #define TESTS_CRUNRT_WORKER_H
 
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Lists every mode: its name on the command line, and its function. A function that returns has
- * succeeded, and the process ends with status 0. */
+/* Lists every mode: its name on the command line, and its function. When the function returns, all
+ * checks have succeeded, and the process ends with status 0. */
 #define MODES(X)                                                                                   \
     X("collectives", mode_collectives)                                                             \
     X("works", mode_works)                                                                         \
@@ -67,7 +67,7 @@ extern int rank, size; /* rank of this process and size of the job; set by open_
 
 int64_t now_ms(void);
 
-/* Calls crunrt_init(), with the method in TEST_INIT_METHOD if it is set. */
+/* Calls crunrt_init(). If the environment variable TEST_INIT_METHOD is set, it is the method. */
 void open_runtime(void);
 
 /* Calls open_runtime(), and makes `world`, a group of all ranks. */

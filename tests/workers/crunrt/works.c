@@ -1,4 +1,4 @@
-/* Tests of asynchronous operations, batches and messages, also when another rank dies. */
+/* Tests of asynchronous operations, batches and messages; in some of them another rank dies. */
 #include "tests/workers/crunrt/worker.h"
 
 #include <errno.h>
@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* All ranks send to all ranks in one batch. With separate blocking calls this would deadlock. */
+/* Each rank sends to all ranks and receives from all ranks in one batch. With separate blocking
+ * calls the ranks would deadlock. */
 static void test_batch(void) {
     int64_t out[64], in[64];
     crunrt_op ops[128];
@@ -112,7 +113,8 @@ void mode_lose_works(void) {
     const char *go = "go";
     int64_t ready = 0, from[8] = {0}, to[8] = {0};
     float warm = 0;
-    /* NCCL connects the ranks in the first operations, and waits for all of them on the host */
+    /* These two operations succeed before a rank dies. NCCL connects the ranks during their first
+     * operations, and during this it waits on the host until all ranks take part. */
     REQUIRE(size <= 8 && crunrt_group_all_to_all(world, from, to, 1, CRUNRT_INT64) == 0 &&
                 crunrt_group_all_reduce(world, &warm, &warm, 1, CRUNRT_FLOAT32, CRUNRT_SUM) == 0,
             "connect");
@@ -166,9 +168,9 @@ static void await_stopped(pid_t pid) {
     }
 }
 
-/* Rank 1 dies in the middle of a message, which is far larger than the socket buffers. Rank 1 stops
- * itself before it has sent or received the whole message, and after that rank 0 kills rank 1. The
- * argument selects whether rank 0 sends or receives the message. */
+/* Rank 1 dies in the middle of a message, which is far larger than the socket buffers: rank 1 stops
+ * itself (SIGSTOP) before it has sent or received the whole message, and rank 0 then kills rank 1.
+ * The argument selects whether rank 0 sends or receives the message. */
 void mode_lose_message(void) {
     enum { BYTES = 64 << 20 };
     open_world(60000);
