@@ -7,6 +7,7 @@
 #include "rendezvous/way/way_internal.h"
 
 #include "base/buffer.h"
+#include "rendezvous/protocol/protocol.h"
 
 #include <stdlib.h>
 
