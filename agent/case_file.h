@@ -67,8 +67,6 @@ void case_file_write_line(const struct case_file *c, struct cr_buffer *out);
  * worker failed or memory is short. */
 void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
 
-void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
-
 /* Writes the failure report to `out` and returns it as a string, which is valid until `out`
  * changes. If the report has a verdict, also copies the error file of the worker that failed first
  * to the job's own_error_file, and writes the job's failures_file. `failures` is the number of this
