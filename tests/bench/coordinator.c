@@ -1,12 +1,13 @@
-/* Measures the coordinator alone: its rules without sockets, for many members.
+/* Measures the coordinator's state machine for K members, without sockets.
  *
  *     coordinator [K…]        default 1000 10000 100000
  *
- * Prints for each K: "join", the time until all members have joined and the first round has formed;
- * "push", from the report of a failure until all others were sent STOP; "rejoin", until all have
- * joined again and have the next round; "renew", the same after each member was replaced by a new
- * launcher on the same host, one after the other; "tick", one check of all leases; and how many
- * bytes the coordinator has allocated for a member. */
+ * Prints for each K these times: "join", until all members have joined and the first round has
+ * formed; "push", from the report of a failure until STOP was sent to all other members; "rejoin",
+ * until all members have joined again and have the next round; "renew", until each member has been
+ * replaced by a new launcher on the same host, one after the other, and all have the next round;
+ * "tick", one check of all leases. Also prints the number of bytes that the coordinator has
+ * allocated per member. */
 #include "base/clock.h"
 #include "base/parse.h"
 #include "rendezvous/coordinator/coordinator.h"
@@ -85,7 +86,7 @@ static void expect_round(uint64_t round) {
     }
 }
 
-/* Returns how many ms have passed since the last call. */
+/* Returns how many ms have passed since the last call of this function. */
 static double lap(void) {
     static int64_t last_ns;
     int64_t now_ns = cr_monotonic_ns(), since_ns = now_ns - last_ns;

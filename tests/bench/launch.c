@@ -5,9 +5,9 @@
  *
  * In each round every launcher runs once, one after the other, so that noise of the machine
  * disturbs all launchers alike; torchrun, which is slow, takes part only in the first quarter of
- * the rounds. The program prints each launcher's median time and its ratio to spawn_floor, a bare
- * loop of posix_spawn() and waitpid(), measured in the same rounds. Memory is ru_maxrss, the size
- * of the largest single process of the launcher's process tree.
+ * the rounds. The program prints each launcher's median time, and the ratio of this time to that of
+ * spawn_floor, a bare loop of posix_spawn() and waitpid(), measured in the same rounds. Memory is
+ * ru_maxrss, the size of the largest single process of the launcher's process tree.
  *
  * Environment: BUILD (the build folder, default "build"), TORCHRUN (a command line that starts
  * torchrun). For a launcher that is not installed, the program prints "left out" and the reason. */
@@ -43,8 +43,8 @@ static void on_alarm(int signum) {
 struct launcher {
     const char *name;
     const char *format; /* command line, split at spaces, no shell; %d is the worker count */
-    double scale;       /* part of the rounds in which this launcher runs, at most 1; it runs in at
-                         * least 3 rounds */
+    double scale;       /* part of the rounds in which this launcher runs, from 0 to 1; but it runs
+                         * in at least 3 rounds */
     int present;
 };
 
@@ -183,7 +183,7 @@ int main(int argc, char **argv) {
     };
     struct sigaction action = {.sa_handler = on_alarm};
     (void) sigaction(SIGALRM, &action, NULL);
-    /* Without this variable, torchrun and crun set it themselves and print a warning. */
+    /* If OMP_NUM_THREADS is not set, torchrun and crun set it and print a warning. */
     (void) setenv("OMP_NUM_THREADS", "1", 1);
     for (int s = 0; s < size_count; s++) {
         measure(launchers, (int) (sizeof(launchers) / sizeof(launchers[0])), sizes[s], rounds);

@@ -1,10 +1,10 @@
 /* What one asynchronous operation costs in the nccl backend beyond the calls of NCCL and CUDA that
  * it makes, on the host NCCL (tests/host_nccl). `make bench-nccl` runs it under crun with one rank.
  *
- * A first kernel blocks the stream, so that nothing runs while the calls are timed. Each figure is
- * the smallest of several batches, per operation. It counts the threads and waits per operation,
- * too. The times of the host NCCL's own calls mean nothing for a GPU; the difference is the time of
- * this project's code. */
+ * A first kernel blocks the stream, so that nothing runs on it while the calls are timed. Each time
+ * is per operation, and the smallest of several batches. The program also counts threads and waits
+ * per operation. The times of the host NCCL's own calls mean nothing for a GPU; what counts is the
+ * difference from these, which is the time of this project's code. */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>
@@ -45,8 +45,8 @@ static int64_t now_ns(void) {
     return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* The calls that any library must make to order an all-reduce before and after the stream of its
- * caller: those of torch's ProcessGroupNCCL. */
+/* The calls that any library must make for an all-reduce that runs after what is on the caller's
+ * stream and before what is put there later. torch's ProcessGroupNCCL makes these calls. */
 static void by_hand(int i) {
     (void) cudaEventRecord(before, program);
     (void) cudaStreamWaitEvent(own, before, 0);
@@ -55,9 +55,10 @@ static void by_hand(int i) {
     (void) cudaStreamWaitEvent(program, after[i], 0);
 }
 
-/* The calls of the CUDA driver that the library makes in addition, to leave the thread's device and
- * captures alone and to refuse host memory. On the host NCCL each of them costs a lock and a look
- * at the environment, on a real driver tens of nanoseconds. */
+/* The calls of the CUDA driver that the library makes in addition to those of by_hand(). With them
+ * it leaves the thread's device and captures as they were, and refuses host memory. On the host
+ * NCCL each of them takes a lock and reads an environment variable; on a real driver each takes
+ * tens of nanoseconds. */
 static void extra_calls(int i) {
     void *context = NULL;
     unsigned type = 0;

@@ -1,14 +1,16 @@
-/* Measures a rendezvous of K nodes: K members in this process, real state machines on real sockets,
- * and the coordinator in another process.
+/* Measures a rendezvous of K nodes. The K members run in this process and the coordinator runs in
+ * another process; they use the state machines of crun and real TCP connections.
  *
  *     rendezvous [K…]        default 16 256 1024 4096 10000 (as far as descriptors allow)
  *
  * Prints for each K: "join", the time from the first join until the last member has its round;
- * "1% late", that time less 500 ms if 1 % of the members join 500 ms late; "push", the time from a
- * member's report of a failure until the last member must stop its workers; "rejoin", the time
- * until the last member has the next round; bytes and messages per member. The published figure of
- * torchelastic is 10 s for 4,000 hosts. That was measured on 4,000 hosts; here one machine does
- * all the work, but there is no network. */
+ * "1% late", the same time if 1 % of the members join 500 ms late, less these 500 ms; "push", the
+ * time from a member's report of a failure until the last member has been told to stop its workers;
+ * "rejoin", the time from the first join after that until the last member has the next round; and
+ * the bytes and messages per member.
+ *
+ * The published figure of torchelastic is 10 s for 4,000 hosts. It was measured on 4,000 hosts with
+ * a network; here one machine does all the work, and there is no network. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -42,7 +44,8 @@ struct node {
 static uv_loop_t loop;
 static const char *run_id;
 static struct node *nodes;
-static int count, waiting; /* number of members; number of them that are still in the phase */
+static int count, waiting; /* number of members; number of members that have not completed the
+                            * phase that is measured */
 static uint64_t bytes, messages;
 static int64_t mark_ns;
 static double late_extra_ms;

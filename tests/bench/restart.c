@@ -4,9 +4,9 @@
  *
  * In the first attempt, rank 0 kills itself when all N workers run; the launcher stops the other
  * workers, which die at once by SIGTERM, and starts all workers again. Two times are measured with
- * the monotonic clock, both from just before the kill: until main() of rank 0's replacement, and
- * until main() of the last replacement. Workers are linked statically. In each round every launcher
- * runs once; the results are medians.
+ * the monotonic clock, both from just before the kill: until main() begins in rank 0's replacement,
+ * and until main() begins in the last worker that is replaced. Workers are linked statically. In
+ * each round every launcher runs once; the results are medians.
  *
  * This program is also the worker: if RESTART_DIR is set, it acts as a worker. */
 #include "base/clock.h"
@@ -64,7 +64,7 @@ static int be_a_worker(const char *dir, int64_t started) {
         else
             (void) poll(NULL, 0, 5);
     }
-    (void) poll(NULL, 0, 50); /* gives all other workers time to reach pause() */
+    (void) poll(NULL, 0, 50); /* wait 50 ms, in which all other workers reach pause() */
     note(dir, "died", 0, cr_monotonic_ns());
     (void) kill(getpid(), SIGKILL);
     return 0;
@@ -74,7 +74,7 @@ static int be_a_worker(const char *dir, int64_t started) {
 
 struct launcher {
     const char *name, *format;
-    double share; /* part of the rounds in which this launcher runs; less than 1 for a slow
+    double share; /* part of the rounds in which this launcher runs: 1, or less for a slow
                    * launcher */
 };
 

@@ -1,5 +1,5 @@
-/* Starts N copies of a program and waits for all of them; it does nothing else. Its time is the
- * lower bound with which the launchers are compared.
+/* Starts N copies of a program and waits for all of them; it does nothing else. The time that this
+ * takes is the lower bound with which the launchers are compared.
  *
  *     spawn_floor N PROGRAM [ARG …]
  *

@@ -1,6 +1,6 @@
-/* Measures crunrt_step(), which calls clock_gettime(). It prints "step N" and "clock N": the
- * nanoseconds per call of each function, the lowest of ten rounds. bench_crunrt.py runs it without
- * an agent and with an agent that it simulates. */
+/* Measures crunrt_step(), and clock_gettime(), which crunrt_step() calls. Prints "step N" and
+ * "clock N": the nanoseconds per call of the two functions, each the lowest of ten rounds.
+ * bench_crunrt.py runs this program without an agent and with a simulated agent. */
 #include <crunrt.h>
 
 #include <stdio.h>

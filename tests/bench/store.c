@@ -91,8 +91,9 @@ static void words_done(struct words *w) {
 
 static char scratch[1 << 20];
 
-/* Binds each 4,096 sockets to another loopback address. With one address, the kernel's search for a
- * free port would become slow when most ports are taken, and distort the measurement. */
+/* Binds the socket to a loopback address, a new one after every 4,096 sockets. If all sockets used
+ * one address, most of its ports would be taken, and the kernel's search for a free port would be
+ * slow and distort the measurement. */
 static void spread_source(int fd) {
     struct sockaddr_in from = {.sin_family = AF_INET,
                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK + (uint32_t) fd / 4096)};
@@ -180,7 +181,7 @@ struct load {
 
 struct loop {
     int epoll, *fds;
-    size_t *got; /* by connection: bytes of the replies received so far */
+    size_t *got; /* for each connection: number of bytes of replies received so far */
     size_t count, depth, reply;
     char requests[DEPTH_MAX * 64];
     size_t request_len;
@@ -213,8 +214,8 @@ static void loop_close(struct loop *l) {
     free(l->got);
 }
 
-/* Receives the replies that have arrived on connection i. If `more` is set, sends a new request for
- * each reply. */
+/* Receives the replies that have arrived on connection i, and returns their number. If `more` is
+ * set, sends a new request for each reply. */
 static uint64_t loop_turn(struct loop *l, size_t i, bool more) {
     ssize_t n = recv(l->fds[i], scratch, sizeof(scratch), 0);
     if (n <= 0) die("recv");
@@ -318,7 +319,8 @@ static void bench_pipeline(void) {
 
 /* ---- CPU time per request beside idle connections ---- */
 
-/* Waits until the server is idle, that is, until it has handled all earlier connects and closes. */
+/* Waits until the server uses almost no CPU time: then it has handled all earlier connects and
+ * closes. */
 static void settle(const struct peer *p) {
     int64_t before;
     do {
@@ -600,7 +602,7 @@ static void bench_wake_one(enum peer_kind kind, size_t waiters) {
             add(&set, (const uint8_t[]){ECHO_BROADCAST}, 1);
         } else {
             for (size_t i = 0; i < waiters; i++) send_all(fds[i], wait.data, wait.len);
-            (void) usleep(200000); /* gives the server time to read the waits */
+            (void) usleep(200000); /* wait 200 ms, in which the server reads the waits */
             send_all(setter, num.data, num.len);
             receive_all(setter, 8);
         }
@@ -748,7 +750,7 @@ struct deed {
     size_t keys, clients;
     struct store_space *space;
     int fd; /* connection of a client of `space` */
-    int64_t done_ns; /* time at which run() returned, in ns; 0 before; atomic */
+    int64_t done_ns; /* time at which run() returned, in ns; 0 until then; accessed atomically */
 };
 
 static void add_request(struct store_encoder *e, enum store_op op, size_t number) {
@@ -791,7 +793,8 @@ static void do_list(struct deed *d) {
     cr_buffer_done(&out);
 }
 
-/* Sends one request about all keys, then request `then`, and receives `reply` bytes of replies. */
+/* Sends one request of kind `op` about all keys, and after it one of kind `then`. Receives `reply`
+ * bytes of replies. */
 static void ask_at_once(struct deed *d, enum store_op op, enum store_op then, size_t reply) {
     struct cr_buffer out = {0};
     struct store_encoder e = {&out, STORE_DIALECT_MODERN, STORE_BYTES("/")};
@@ -866,7 +869,7 @@ static void bench_deed(struct deed d) {
     struct store_server *server = NULL;
     struct store_space *elsewhere;
     pthread_t thread;
-    pin_to_core(1); /* the server's thread inherits the binding to core 1 */
+    pin_to_core(1); /* the thread of the server, started next, inherits the binding to core 1 */
     if (store_server_start(NULL, &server, NULL) < 0) die("store_server_start");
     pin_to_core(0);
     struct peer there = open_space(server, &elsewhere), here = open_space(server, &d.space);

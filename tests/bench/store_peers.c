@@ -129,7 +129,7 @@ static void exec_torch(void) {
     (void) execl(python, python, "-c", torch_program, (char *) NULL);
 }
 
-/* Redis cannot choose a free port, so the caller has got a free port from the kernel. */
+/* Executes Redis. Redis cannot choose a free port by itself, so the caller passes one. */
 static void exec_redis(uint16_t port) {
     char text[8];
     (void) snprintf(text, sizeof(text), "%u", port);

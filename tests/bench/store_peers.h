@@ -23,8 +23,8 @@ int64_t peer_cpu_ns(const struct peer *p); /* user and system time of all thread
 long peer_resident_kib(const struct peer *p);
 void pin_to_core(int core);
 
-/* When the echo server receives this byte, it sends one byte to each connection but the first. This
- * gives a lower bound for the time to wake all waiting clients. */
+/* When the echo server receives this byte, it sends one byte to each connection but the first. The
+ * time that this takes is a lower bound for the time in which a store wakes all waiting clients. */
 #define ECHO_BROADCAST 0xbb
 
 #endif

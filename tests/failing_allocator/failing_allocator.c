@@ -33,12 +33,12 @@ enum { FRAMES_MAX = 12, LINE_MAX_BYTES = 512 };
 extern __typeof__(uv_replace_allocator) uv_replace_allocator __attribute__((weak));
 extern __typeof__(json_set_alloc_funcs) json_set_alloc_funcs __attribute__((weak));
 
-/* Defined by the linker: where the executable begins in memory, and where its code ends. */
+/* Symbols that the linker defines: begin of the executable in memory, and end of its code. */
 extern const char __executable_start[], etext[];
 
 static atomic_ulong calls;
-static unsigned long first_failure; /* number of the first call that fails, from 1; 0: no call
-                                     * fails */
+static unsigned long first_failure; /* number of the first call that fails, counted from 1; 0 if no
+                                     * call fails */
 static int all_later_fail;
 static int log_fd = -1;
 
@@ -64,9 +64,9 @@ static void add_number(struct line *l, const char *before, unsigned long number,
 }
 
 /* Adds the return addresses of all callers to the line, innermost first, by following the frame
- * pointers, which all variants of crun's build keep. Shared libraries may lack frame pointers, so
- * addresses outside the executable are left out, and the search stops at a frame that is
- * implausible. */
+ * pointers, which all variants of crun's build keep. Shared libraries may lack frame pointers. So
+ * addresses outside the executable are left out, and the walk stops at a frame pointer that cannot
+ * be right. */
 static void add_callers(struct line *l) {
     void *const *frame = __builtin_frame_address(0);
     for (int i = 0; i < FRAMES_MAX; i++) {
@@ -90,7 +90,7 @@ static __attribute__((noinline)) void log_call(const char *function, unsigned lo
     add_callers(&l);
     add_text(&l, "\n");
     ssize_t written = write(log_fd, l.text, l.len);
-    (void) written; /* on error a line is missing, which makes the test fail */
+    (void) written; /* if write() fails, a line of the log is missing, and the test fails by that */
 }
 
 static __attribute__((noinline)) int fails(const char *function) {
@@ -211,14 +211,14 @@ static void open_log(const char *path) {
     if (path == NULL) return;
     log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log_fd >= 0) {
-        /* Programs pass descriptors 3, 4, … to their children, so the log gets a high number. */
+        /* Programs pass descriptors 3, 4, … to their children, so the log gets a higher one. */
         int high = fcntl(log_fd, F_DUPFD_CLOEXEC, 500);
         (void) close(log_fd);
         log_fd = high;
     }
 }
 
-/* Reads the environment and gives libuv and jansson the failing functions, before main() runs.
+/* Runs before main(): reads the environment, and makes libuv and jansson use the failing functions.
  * libuv keeps the real realloc(): when libuv cannot enlarge its table of watched descriptors, it
  * calls abort(), which no program can prevent. */
 static __attribute__((constructor)) void begin(void) {

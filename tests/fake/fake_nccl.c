@@ -1,9 +1,9 @@
-/* A FAKE of NCCL and the CUDA driver in one library. It tests the states and timeouts of the nccl
- * backend on machines without a GPU. It uses host memory and does not communicate: collectives
- * copy. It proves nothing about NCCL, and the backend refuses to load it unless
- * CRUNRT_ALLOW_FAKE_NCCL=1.
+/* A FAKE of NCCL and the CUDA driver in one library, to test the states and timeouts of the nccl
+ * backend on machines without a GPU. It uses host memory and does not communicate: a collective
+ * only copies the rank's own data. It proves nothing about NCCL. The backend loads this library
+ * only if the environment has CRUNRT_ALLOW_FAKE_NCCL=1.
  *
- * The variable FAKE_NCCL contains words that make calls misbehave:
+ * The environment variable FAKE_NCCL contains words that make calls misbehave:
  *   init-slow, init-hang, init-error
  *   early-error      the init call itself fails, and leaves a group open
  *   op-hang, op-error, abort-hang, finalize-error
@@ -12,8 +12,8 @@
  *   split-hang       the parent stays in progress
  *   child-late       the child's handle appears after the parent is done
  *   child-none, child-hang
- * FAKE_NCCL_RANK limits them to one rank. The calls print lines to stderr, so that a test can check
- * their order. fake_nccl_old.so is the same without ncclCommSplit. */
+ * If FAKE_NCCL_RANK is set, only calls of this rank misbehave. The calls print lines to stderr, so
+ * that a test can check their order. fake_nccl_old.so is this library without ncclCommSplit. */
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -32,12 +32,13 @@ EXPORT const char fake_nccl[] = "fake";
 struct ncclComm {
     struct ncclComm *aborted_before;
     int polls, ops, size, aborted;
-    /* child_polls: polls that remain until the child's handle is written */
+    /* child_polls: number of further polls after which the child's handle is written */
     int is_child, child_polls;
     ncclComm_t child, *child_out;
 };
 
-/* the last aborted communicator; not freed, so that a later use can be detected */
+/* The communicator that was aborted last. Aborted communicators are not freed, so that a use after
+ * the abort can be detected. */
 _Atomic(ncclComm_t) fake_last_aborted;
 
 static int group_depth;
@@ -122,7 +123,8 @@ static ncclResult_t init(ncclComm_t *comm, int size, const char *first_id, int i
     (void) snprintf(text, sizeof(text), "init size %d ids %d first %s", size, ids, first_id);
     note(text);
     if (asked("early-error")) {
-        /* leave a group open, as NCCL 2.28 does when its call of cudaGetDevice fails */
+        /* leave a group open (ncclGroupStart() without ncclGroupEnd()), as NCCL 2.28 does if its
+         * call of cudaGetDevice() fails */
         group_depth++;
         return ncclUnhandledCudaError;
     }
@@ -146,7 +148,8 @@ EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int n, int rank, 
     return init(comm, n, list[0].internal, ids);
 }
 
-/* Writes the handle of a new communicator in a separate thread, as NCCL does. */
+/* The handle of a new communicator, and the place to which a separate thread writes it, as NCCL
+ * does. */
 struct gift {
     ncclComm_t *out, child;
 };

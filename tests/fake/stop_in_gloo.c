@@ -1,5 +1,5 @@
-/* A library for LD_PRELOAD: it stops the process with SIGSTOP when Gloo connects or accepts for the
- * first time. */
+/* A library for LD_PRELOAD: it stops the process with SIGSTOP when Gloo calls connect() or accept()
+ * for the first time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>

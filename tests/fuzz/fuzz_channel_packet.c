@@ -4,7 +4,7 @@
  *
  *   - a text that is read as a string ends with a NUL within its packet;
  *   - a worker is frozen only by an announced change, and a frozen worker's wait has a deadline;
- *   - a place that is taken over is one that a launcher could have given. */
+ *   - a place (rank, world size, …) that the worker accepts is one that a launcher could give. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "worker_runtime/channel/packet.h"

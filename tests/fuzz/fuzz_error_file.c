@@ -1,5 +1,6 @@
 /* libFuzzer target: parses any bytes as a worker's error file, and makes the failure report that
- * shows the record. The report must contain no control sequence that a terminal would execute. */
+ * shows the error record. The report must contain no control sequence that a terminal would
+ * execute. */
 #include "agent/report/verdict.h"
 #include "base/assert.h"
 #include "base/text.h"

@@ -1,6 +1,7 @@
-/* libFuzzer target: the parser of etcd's JSON answers, given any bytes, because any program may
- * answer at etcd's address. Parsing the bytes in one piece and byte by byte must give equal objects
- * and equal results. All functions that read fields run on each object. */
+/* libFuzzer target: gives any bytes to the parser of etcd's JSON answers, because the program at
+ * etcd's address can be any program. Parsing the bytes in one piece and byte by byte must give
+ * equal objects and equal results. On each object, the target calls all functions that read fields.
+ */
 #include "base/assert.h"
 #include "rendezvous/way/etcd_answer_internal.h"
 #include "rendezvous/way/etcd_fields_internal.h"

@@ -1,7 +1,8 @@
-/* libFuzzer target: the election by etcd, given any sequence of answers, errors, changed keys and
- * clock ticks, also such as no real etcd sends. Each byte is one event. After each event: the right
- * to form rounds belongs to a leader with a lease; at most one call of a kind is under way; and the
- * election does not ask again and again to be called at once. */
+/* libFuzzer target: gives the election by etcd any sequence of answers, errors, changed keys and
+ * clock ticks, also sequences that no real etcd produces. Each byte of the input is one event. The
+ * target checks after each event that only a leader with a lease has the right to form rounds, that
+ * at most one call of each kind to etcd is under way, and that the election's deadline is not over
+ * again each time when it has got the current time. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "rendezvous/way/etcd_election_internal.h"
@@ -85,7 +86,6 @@ static void tick(struct run *r, unsigned how) {
     for (int i = 0; i < ETCD_CALL_COUNT * 2; i++) {
         when_ms = etcd_election_deadline(&r->election);
         if (when_ms > r->now_ms) return;
-        /* a call that is over its limit ends in the shell, too: its flag is ours */
         etcd_election_tick(&r->election, r->now_ms);
     }
     CR_ASSERT(!"the election asks to be called again and again");

@@ -1,16 +1,16 @@
 /* libFuzzer target: a hostile coordinator against one member. The coordinator sends any messages
- * that the codec can carry, in any order; connections are made and lost; the agent calls the
- * member's functions, also from inside the member's upcalls. The target checks that the member uses
- * a connection only while there is one, makes no upcall after it has reported the end, and, once it
- * has got the current time, has no deadline that is already over.
+ * that the codec can encode, in any order; connections are made and lost; the agent calls the
+ * member's functions, also from inside the callbacks that the member makes. The target checks that
+ * the member uses a connection only while there is one, that it makes no callback after it has
+ * reported the end, and that its deadline is never over when it has got the current time.
  *
  * Input: u8 local, u8 connect timeout, u8 coordinator wait (all as in rdzv_input.h), then a
  * sequence of events: u8 what, and an argument for some of them. what % 8 is 0: the time advances
  * to the member's deadline; 1: the time advances by a u8 (see rdzv_input.h); 2: WELCOME comes on a
  * new connection, of a version and a host that a u8 selects; 3: the connection is lost, and a u8
  * selects how; 4: the agent makes the call that a u8 selects; 5 to 7:
- * the coordinator sends a message. Each upcall reads one byte, which selects the call that the
- * agent makes inside. */
+ * the coordinator sends a message. Each callback of the member reads one byte of the input, which
+ * selects the function of the member that the agent calls inside this callback. */
 #include "base/clock.h"
 #include "rendezvous/member/member.h"
 #include "tests/lib/rdzv_input.h"
@@ -27,7 +27,7 @@ struct node {
     struct input in;
     int64_t now_ms;
     int connecting, linked;
-    int calling; /* true during a call of the agent, in which no upcall may come */
+    int calling; /* not 0 during a call of the agent in which the member must not call back */
     int leaving, ended;
 };
 
@@ -106,7 +106,7 @@ static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
     struct node *n = arg;
     CR_ASSERT(grace_max_ms >= 0 && strlen(why) < RDZV_TEXT_MAX);
     if (!n->leaving) upcall(n);
-    /* after member_leave(), STOP may only shorten the grace */
+    /* after member_leave(), the member reports a stop only to shorten the grace */
     else CR_ASSERT(!n->calling && grace_max_ms < CR_FOREVER);
 }
 
@@ -173,7 +173,7 @@ static void hear(struct node *n) {
     struct rdzv_message said, m;
     input_message(&n->in, &said);
     cross_the_wire(&said, &frame, &m);
-    /* before WELCOME, the session passes on only REFUSED */
+    /* before WELCOME, the member's session gives the member no message but REFUSED */
     bool is_heard = n->linked || (n->connecting && m.type == RDZV_REFUSED);
     if (is_heard && member_receive(n->member, n->now_ms, &m, &err) < 0) link_down(n, err.text);
     cr_buffer_done(&frame);

@@ -1,6 +1,6 @@
-/* libFuzzer target: gives any bytes to the decoder of rendezvous messages. A message that it
- * accepts must encode to the bytes that were decoded, except that the encoder adds the fields of
- * later versions that the frame lacks, and leaves out what follows the last known field. */
+/* libFuzzer target: gives any bytes to the decoder of rendezvous messages. If the decoder accepts a
+ * message, encoding it must give the same bytes, with two exceptions: the encoder adds fields of
+ * later versions that are missing in the input, and leaves out bytes after the last known field. */
 #include "base/assert.h"
 #include "rendezvous/protocol/message.h"
 
@@ -8,9 +8,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Encodes `m` in each version and compares the fields, which follow the length and the type, with
- * those of the decoded frame. Later versions add fields at the end only, so one must begin with the
- * other. */
+/* Encodes `m` in each version, and compares the bytes after length and type with those of the frame
+ * from which `m` was decoded. Later versions add fields only at the end, so the shorter of the two
+ * must be the beginning of the longer. */
 static void check_versions(const struct rdzv_message *m, const char *frame, size_t len) {
     for (uint32_t version = RDZV_VERSION_MIN; version <= RDZV_VERSION_MAX; version++) {
         struct cr_buffer again = {0};

@@ -1,7 +1,7 @@
 /* libFuzzer target: the parser of crun's command line, and the function that builds a job from the
- * result. The input is a list of NUL-terminated texts: those that begin with "PET_" or "CUDA_" are
- * the environment, the others are argv. No input may crash, and every refusal must have an error
- * text that fits into its buffer. */
+ * parsed line. The input is a list of NUL-terminated texts: those that begin with "PET_" or "CUDA_"
+ * are the environment, the others are argv. No input must make the program crash, and every refusal
+ * must have an error text that fits into its buffer. */
 #include "launcher/job.h"
 
 #include <stdint.h>

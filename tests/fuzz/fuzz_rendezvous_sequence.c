@@ -1,8 +1,8 @@
 /* libFuzzer target: hostile nodes against one coordinator. The nodes join with any settings, send
- * any messages that the codec can carry, in any order, connect and disconnect, and time passes.
+ * any messages that the codec can encode, in any order, connect and disconnect, and time passes.
  * The target checks that the coordinator has as many nodes as this file has counted, that every
  * round gives each rank to one node, that there are no more restarts than the budget allows, and
- * that the coordinator, once it has got the current time, has no deadline that is already over.
+ * that the coordinator's deadline is not over when tick() has given it the current time.
  *
  * Input: a sequence of events: u8 what, and an argument for some of them. what % 8 is the node;
  * what / 8 % 8 is what happens: 0: the time advances to the coordinator's deadline; 1: the time
@@ -49,8 +49,8 @@ static void check_complete(const struct told *t) {
     CR_ASSERT(t->nodes == t->first.group_world_size && t->workers == t->first.world_size);
 }
 
-/* Call this when the coordinator sends a new round to its first node. It checks that the round
- * before was sent to all of its nodes, and starts the record of the new round. */
+/* Call this when the coordinator sends a new round to the first of the round's nodes. It checks
+ * that the previous round was sent to all of its nodes, and begins the record of the new round. */
 static void begin_told(struct world *w, const struct rdzv_round *r) {
     check_complete(&w->told);
     CR_ASSERT(r->round >= w->rounds);
@@ -75,8 +75,8 @@ static void check_round(struct world *w, const struct node *n, const struct rdzv
     t->nodes++;
 }
 
-/* Checks that the values of ACCEPTED are in the ranges that a member accepts. The member in the
- * coordinator's own process does not check these values. */
+/* Checks that the values of ACCEPTED are in the ranges that a member accepts. This check is needed
+ * because a member in the coordinator's own process does not check them. */
 static void check_accepted(const struct rdzv_accepted *a) {
     CR_ASSERT(a->keep_alive_interval_ms >= 1 && a->keep_alive_interval_ms <= DAY_MS);
     CR_ASSERT(a->keep_alive_max_attempt >= 1 && a->keep_alive_max_attempt <= 1000);
@@ -170,9 +170,9 @@ static void shell_acts(struct world *w, struct input *in) {
     }
 }
 
-/* Gives the coordinator the current time until it has no deadline that is over. Several calls are
- * needed, because handling one node's deadline may set a deadline for another node; their number is
- * bounded. */
+/* Calls coordinator_tick() until the coordinator's deadline is not over. One call does not always
+ * suffice, because handling one node's deadline can set a deadline for another node. The number of
+ * calls must be limited. */
 static void tick(struct world *w) {
     int rest = 4 * NODES;
     do coordinator_tick(w->coordinator, w->now_ms);
@@ -212,7 +212,7 @@ static void check(struct world *w) {
     for (int i = 0; i < SEAT_STATE_COUNT; i++) in_states += v.in_state[i];
     CR_ASSERT(v.seats == seats + v.suspended && in_states == v.seats);
     check_complete(&w->told);
-    if (v.phase == COORDINATOR_EMPTY) { /* it has forgotten the job, and begins again at round 0 */
+    if (v.phase == COORDINATOR_EMPTY) { /* no job: the coordinator's next round is round 0 */
         CR_ASSERT(seats == 0 && v.next_round == 0);
         w->rounds = 0;
         w->told = (struct told){.nodes = 0};

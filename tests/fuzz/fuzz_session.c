@@ -1,6 +1,6 @@
-/* libFuzzer target: either end of a session between member and coordinator. The end receives any
- * bytes in pieces of any size, time passes, the owner of the session closes it, and a member
- * connects again while it handles a message.
+/* libFuzzer target: one end of a session between member and coordinator; the input selects which.
+ * This end receives any bytes in pieces of any size, time passes, the owner of the session closes
+ * the session, and a member connects again while it handles a message.
  *
  * Input: u8 end (even: the coordinator's, odd: the member's), u8 epoch of this end, then a sequence
  * of events: u8 what, u8 n. what % 8 is 0 to 4: the next n bytes of the input arrive; 5: n * 100 ms

@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* bytes of memory that the decoder may have allocated besides the bytes received */
+/* upper limit, in bytes, of what the decoder may allocate in addition to the bytes received */
 #define ROOM_MAX (((size_t) 4 << 20))
 
 struct story {

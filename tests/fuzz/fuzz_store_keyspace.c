@@ -1,13 +1,14 @@
-/* libFuzzer target: several clients send any bytes to one key space with tight limits. Between the
- * requests, the key space makes long lists of keys, and frees what was cleared, piece by piece.
- * The target checks that memory stays within its limit, and that a list has no key twice and has
- * every key that existed during the whole listing. At the end all clients disconnect and all keys
- * are deleted; the key space must then use no memory.
+/* libFuzzer target: several clients send any bytes to one key space with low limits. Between the
+ * requests, the key space makes long lists of keys in pieces, and frees cleared entries in pieces.
+ * The target checks that the key space's memory stays within its limit, and that a list has no key
+ * twice and has every key that existed during the whole listing. At the end all clients disconnect
+ * and all keys are deleted; after that the key space must use no memory.
  *
  * Input: a sequence of  u8 what, u8 length, bytes that the client sends.  The bits of `what` are
- * 0 and 1: the client; 2 and 3: how many pieces of each client's list are made first; 4: one piece
- * of the cleared entries is freed; 5: the client takes its lists in pieces; 6: all clients
- * disconnect and the key space is cleared; 7: the client disconnects. */
+ * 0 and 1: the number of the client; 2 and 3: how many pieces of each client's list are made before
+ * the client sends its bytes; 4: one piece of the cleared entries is freed; 5: the client takes its
+ * lists in pieces; 6: all clients disconnect and the key space is cleared; 7: the client
+ * disconnects. */
 #include "base/assert.h"
 #include "store/keyspace/remains.h"
 #include "tests/lib/store_peer.h"

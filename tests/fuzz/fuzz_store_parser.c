@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct store_limits limits = {64, 4096, 64, 16384};
 
-/* What was parsed, as a digest, so that two ways of parsing can be compared. */
+/* The parsed requests, as a digest, and the parser's last result, so that two ways of parsing the
+ * same bytes can be compared. */
 struct story {
     uint64_t digest;
     size_t requests, used;
@@ -45,7 +46,7 @@ static void fold_request(struct story *s, const struct store_request *r) {
     s->requests++;
 }
 
-/* Parses on when the first `seen` bytes of `wire` have arrived. */
+/* Continues parsing with what has arrived: the first `seen` bytes of `wire`. */
 static void parse_seen(struct store_parser *p, const uint8_t *wire, size_t seen, struct story *s) {
     s->end = 1;
     while (s->end == 1 && s->used < seen) {

@@ -1,7 +1,7 @@
-/* Makes rendezvous messages from a fuzzer's input and passes them through the real codec. Each
- * input byte makes one field, so that changing one byte changes one field only. A small byte gives
- * its own value; the largest bytes give numbers at which sums, casts and table sizes typically go
- * wrong. */
+/* Makes rendezvous messages from a fuzzer's input, and encodes and decodes each with crun's own
+ * codec. Each input byte makes one field, so that changing one byte changes one field only. A small
+ * byte gives a field its own value; the largest byte values stand for numbers at which sums, casts
+ * and table sizes typically go wrong. */
 #ifndef TESTS_RDZV_INPUT_H
 #define TESTS_RDZV_INPUT_H
 
@@ -35,7 +35,7 @@ static inline uint64_t input_u64(struct input *in) { return input_number(in); }
 static inline int64_t input_i64(struct input *in) { return (int64_t) input_number(in); }
 
 /* Returns the text that the next input byte selects: a host name with a number, a text with a
- * printf format, or the longest text that is allowed. */
+ * printf conversion such as %s, or the longest text that is allowed. */
 static inline const char *input_text(struct input *in) {
     static char longest[RDZV_TEXT_MAX];
     static const char *const texts[] = {"", "a", "b", "n2", "n10", "n010", "%s%n", longest};

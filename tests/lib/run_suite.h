@@ -1,5 +1,5 @@
-/* The last call of every unit test's main(): it runs the suite of Check tests with the verbosity of
- * the variable CK_VERBOSITY, and returns the exit status of the program. */
+/* The last call in main() of every unit test: runs the suite of Check tests, with the verbosity
+ * that the environment variable CK_VERBOSITY sets, and returns the exit status of the program. */
 #ifndef TESTS_RUN_SUITE_H
 #define TESTS_RUN_SUITE_H
 

@@ -13,7 +13,7 @@ struct peer {
     struct store_session session;
     struct store_parser parser;
     struct cr_buffer rx;
-    int error; /* negative errno with which the key space closed the client; 0: open */
+    int error; /* negative errno with which the key space has closed the client; 0 if it is open */
     const char *reason;
 };
 
@@ -58,8 +58,8 @@ static inline void peer_send(struct peer *p, const void *data, size_t len) {
     peer_serve(p, 0);
 }
 
-/* Makes the next piece of the list of keys that the client has requested. After the last piece, it
- * executes the requests that have arrived during the listing. */
+/* Makes the next piece of the list of keys that the client has requested. After the last piece,
+ * executes the client's requests that have arrived during the listing. */
 static inline void peer_list_on(struct peer *p) {
     int rc = store_keyspace_list_on(p->keys, &p->session, &p->reason);
     if (rc < 0) p->error = rc;

@@ -1,5 +1,6 @@
-/* Servers that follow a script, for the tests of the store's clients. A script fixes each byte that
- * the client must send, and the answers, which may be split, wrong, late, cut off or too long.
+/* Servers that follow a script, for the tests of the store's clients. A script contains each byte
+ * that the client must send, and the server's answers. An answer in a script can be split, wrong,
+ * late, cut off or too long.
  *
  * A script is a list of lines, and each line is one command for the server:
  *
@@ -34,7 +35,7 @@ struct peer {
     pthread_t thread;
     int fd;
     const char *const *script;
-    char wrong[256]; /* what differed from the script first, as text; "" if nothing did */
+    char wrong[256]; /* text that describes the first difference from the script; "" if none */
 };
 
 static inline size_t from_hex(const char *hex, uint8_t *out, size_t max) {
@@ -110,7 +111,7 @@ struct listener {
     pthread_t thread;
     int fd;
     uint16_t port;
-    const char *const *const *scripts; /* by connection, in the order of accept() */
+    const char *const *const *scripts; /* one script per connection, in the order of accept() */
     char wrong[256];
 };
 
@@ -161,8 +162,8 @@ static inline void end_serving(struct listener *l) {
 #define LEGACY_ANSWER "> 06", "< 0000000000000000"
 #define NOPING_ANSWER "> " VALIDATE " 07", "< 0000000000000000"
 
-/* Writes the prefix and the nonce in hex to `text`. The nonce of a client is the id of its
- * process. */
+/* Writes `prefix`, and after it the client's nonce in hex, to `text`. A client's nonce is its
+ * process id. */
 static inline const char *with_nonce(char text[64], const char *prefix) {
     uint32_t pid = (uint32_t) getpid();
     (void) snprintf(text, 64, "%s %02x%02x%02x%02x", prefix, pid & 255, pid >> 8 & 255,

@@ -14,7 +14,8 @@ static void check(int ok, const char *what, int rank) {
 
 int main(int argc, char **argv) {
     int rank = -1, size = -1;
-    /* llm.c calls MPI_Finalize() without MPI_Init() if its ranks have met by TCP or by a file. */
+    /* --finalize-only: llm.c calls MPI_Finalize() without MPI_Init() if its ranks exchange the NCCL
+     * id by TCP or by a file. */
     if (argc > 1 && strcmp(argv[1], "--finalize-only") == 0) return MPI_Finalize();
     if (argc > 1 && strcmp(argv[1], "--before-init") == 0) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     check(MPI_Init(&argc, &argv) == MPI_SUCCESS, "Init", -1);
@@ -22,7 +23,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     check(rank >= 0 && rank < size && size <= 64, "rank and size", rank);
 
-    /* nccl-tests finds its local rank by such an all-gather of host name hashes. */
+    /* All-gathers a hash of the host name, as nccl-tests does to find its local rank. */
     uint64_t hashes[64] = {0};
     hashes[rank] = 1000 + (uint64_t) rank;
     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, hashes, sizeof(uint64_t), MPI_BYTE,
@@ -33,7 +34,7 @@ int main(int argc, char **argv) {
     MPI_Allgather(&own, 1, MPI_INT, squares, 1, MPI_INT, MPI_COMM_WORLD);
     for (int i = 0; i < size; i++) check(squares[i] == i * i, "Allgather", rank);
 
-    /* nccl-tests sends the NCCL unique id to all ranks by such a broadcast. */
+    /* Broadcasts 128 bytes, as nccl-tests does with the NCCL unique id. */
     unsigned char id[128];
     memset(id, rank == 0 ? 0xab : 0, sizeof(id));
     MPI_Bcast(id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);

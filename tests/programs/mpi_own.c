@@ -1,10 +1,10 @@
 /* A test program that initialises MPI itself and then uses the worker runtime's mpi backend.
  *
- *   mpi_own            all processes make a group; then the program makes MPI calls of its own
- *                      and calls MPI_Finalize(): the backend must not have called it
+ *   mpi_own            all processes make and destroy a group; then the program makes MPI calls
+ *                      itself and calls MPI_Finalize(), which the backend must not have called
  *   mpi_own part RANK  process RANK of MPI_COMM_WORLD becomes rank RANK of a job of two ranks, the
- *                      other processes stay idle; if two such jobs share a store, the backend must
- *                      report an error and not hang in MPI */
+ *                      other processes do nothing. The test starts this in two MPI jobs with one
+ *                      store: then the backend must report an error and not hang in MPI */
 #include <crunrt.h>
 
 #include <mpi.h>

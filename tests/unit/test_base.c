@@ -81,13 +81,13 @@ START_TEST(test_take_frames) {
     ck_assert_int_eq(cr_buffer_append(&b, "f1x1g", 5), 0);
     ck_assert_int_eq(cr_buffer_take_frames(&b, take_frame, &got), -EPROTO);
     ck_assert_int_eq(memcmp(got.data, "abcdef", got.len), 0);
-    ck_assert_uint_eq(b.len, 0); /* the bytes after the bad frame were dropped */
+    ck_assert_uint_eq(b.len, 0); /* the buffer keeps no bytes after a frame that caused an error */
     cr_buffer_done(&got);
 }
 END_TEST
 
-/* A frame handler that connects again while the buffer is read: it puts bytes of the new connection
- * into the buffer, and these must stay there. */
+/* A frame handler that connects again: while it handles a frame of the old connection, it puts
+ * bytes of the new connection into the buffer. These bytes must stay there. */
 static int64_t take_and_reconnect(void *arg, const char *data, size_t len) {
     (void) data, (void) len;
     ck_assert_int_eq(cr_buffer_append(arg, "new", 3), 0);
@@ -127,7 +127,7 @@ START_TEST(test_endpoint) {
     }
     ck_assert_int_eq(cr_endpoint_parse("fd00::abcd", 7, &e, &err), -EINVAL);
     ck_assert_ptr_nonnull(strstr(err.text, "IPv6 stands in brackets"));
-    /* As in torchrun, the port follows the last colon. */
+    /* As in torchrun, the port is what follows the last colon, also after an IPv6 address. */
     ck_assert_int_eq(cr_endpoint_parse("fe80::1%eth0:80", 7, &e, &err), 0);
     ck_assert_str_eq(e.host, "fe80::1%eth0");
     ck_assert_uint_eq(e.port, 80);

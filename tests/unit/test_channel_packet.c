@@ -39,7 +39,7 @@ START_TEST(test_only_whole_packets_are_decoded) {
     ck_assert_int_eq(channel_packet_decode(&p, 0, &out), -EPROTO);
     p.reserved = 1;
     ck_assert_int_eq(channel_packet_decode(&p, sizeof(p), &out), -EPROTO);
-    ck_assert_uint_eq(out.id, 0); /* a packet that is refused writes nothing */
+    ck_assert_uint_eq(out.id, 0); /* the decoder writes nothing to `out` if it refuses a packet */
     p.reserved = 0;
     ck_assert_int_eq(channel_packet_decode(&p, sizeof(p), &out), 0);
     ck_assert_uint_eq(out.id, 7);

@@ -1,6 +1,6 @@
 /* Tests base/command_line and base/program with an invented program: where options may stand, what
- * ends them, how arguments are counted, and the texts of help and errors. test_options.c tests what
- * crun's own command line has beyond that. */
+ * ends the options, how arguments are counted, and the texts of help and errors. test_options.c
+ * tests the further rules of crun's own command line. */
 #include "base/cleanup.h"
 #include "base/program.h"
 #include "tests/lib/run_suite.h"

@@ -246,9 +246,9 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     say(&b, RDZV_FAILED, 0);
     ck_assert_int_eq(a.stops, 1);
     ck_assert_str_eq(a.why, "rank 3 on b: exit code 7");
-    ck_assert_int_eq(b.stops, 0); /* b has sent FAILED and stops its workers by itself, so it gets
-                                   * no STOP */
-    say(&a, RDZV_FAILED, 0); /* round 0 is charged already, so a's FAILED costs no restart */
+    ck_assert_int_eq(b.stops, 0); /* b gets no STOP, because it has sent FAILED and so stops its
+                                   * workers by itself */
+    say(&a, RDZV_FAILED, 0); /* costs no restart, because round 0 has been charged for b's FAILED */
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(b.rounds, 1);
     say(&a, RDZV_JOIN, 0);
@@ -256,12 +256,12 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
     ck_assert_uint_eq(a.round.restart_count, 1);
     ck_assert_uint_eq(b.round.restart_count, 1);
     ck_assert_uint_eq(b.round.round, 1);
-    ck_assert_uint_eq(a.round.master_port, 7002); /* each round has a store on a port of its own */
+    ck_assert_uint_eq(a.round.master_port, 7002); /* each round's store has a different port */
     say(&a, RDZV_FAILED, 0); /* round 0 is over, so this FAILED costs no restart */
     ck_assert_int_eq(phase(), COORDINATOR_RUNNING);
     say(&a, RDZV_FAILED, 1);
-    /* No restart is left. b gets STOP, and the job ends after b's next message: a silent b would be
-     * lost, and so be the cause of the failure. */
+    /* No restart is left. b gets STOP, but the job does not end before b's next message: if b
+     * stayed silent, b would be lost, and its loss would excuse the failure. */
     ck_assert_int_eq(b.stops, 1);
     ck_assert_int_eq(a.ends + b.ends, 0);
     beat(&b);
@@ -366,8 +366,8 @@ START_TEST(a_spent_budget_waits_for_a_silent_node) {
 }
 END_TEST
 
-/* After a loss the nodes that are left begin the next round as soon as all of them are ready, and
- * the first round has its last call. */
+/* The first round waits for its last call. After a loss, the nodes that are left get the next round
+ * as soon as all of them have joined again. */
 START_TEST(after_the_first_round_there_is_no_last_call) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(1, 4, 0);
@@ -409,7 +409,8 @@ static void beat_of(struct peer *p, uint64_t rounds_over) {
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
 }
 
-/* A beat that d sent before it received STOP shows nothing: d may be gone since. */
+/* Only a beat that d sends after it has received STOP shows that d is there. A beat from before
+ * STOP does not, because d can be gone by now. */
 START_TEST(a_beat_from_before_the_stop_is_no_sign_of_life) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 3, 0);
@@ -464,7 +465,8 @@ static void say_killed(struct peer *p, uint64_t round) {
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
 }
 
-/* All processes of b are told to end, the worker first: b leaves 150 ms later. */
+/* All processes of node b get SIGTERM. The worker ends first, so b reports a killed worker; node b
+ * itself leaves 150 ms later. */
 START_TEST(a_killed_worker_whose_node_leaves_soon_ends_no_job) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
@@ -499,7 +501,8 @@ START_TEST(a_killed_worker_whose_node_stays_ends_the_job_soon) {
 }
 END_TEST
 
-/* After a SIGSTOP the timer runs before b's LEAVE is read. */
+/* The coordinator was stopped (SIGSTOP) for 5 s. After SIGCONT its timer runs before b's LEAVE is
+ * read, so it must wait once more before it ends the job. */
 START_TEST(a_coordinator_that_was_stopped_waits_again_for_a_killed_node) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
@@ -514,8 +517,9 @@ START_TEST(a_coordinator_that_was_stopped_waits_again_for_a_killed_node) {
 }
 END_TEST
 
-/* While a restart is left, the next round does not wait. It costs a restart at first; when b
- * leaves, the restart is given back. The count that nodes get does not shrink. */
+/* A restart is left, so the next round forms at once after a killed worker, and is charged. When b
+ * leaves later, the restart is given back to the budget. The restart count in a round must not
+ * become smaller. */
 START_TEST(a_restart_is_refunded_when_the_killed_node_leaves) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 1);
@@ -569,7 +573,8 @@ START_TEST(a_restart_is_not_refunded_for_a_node_whose_workers_were_not_killed) {
 }
 END_TEST
 
-/* A node that goes long after the failure has not caused it. */
+/* Node d is lost more than one lease after b's failure. So d's loss has not caused the failure, and
+ * the failure costs a restart. */
 START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 3, 5);
@@ -619,7 +624,7 @@ END_TEST
 
 START_TEST(losses_and_leaving_cost_no_restart) {
     struct peer a = {0}, b = {0}, spare = {0}, late = {0};
-    setup(2, 2, 0); /* no restart is allowed: one charge would end the job */
+    setup(2, 2, 0); /* no restart is allowed, so a failure that is charged would end the job */
     join(&a, "a");
     join(&b, "b");
     join(&spare, "s");
@@ -729,7 +734,7 @@ START_TEST(the_store_is_on_the_node_of_rank_0_if_it_offers_one) {
     ck_assert_int_eq(stores_opened, 0);
     say(&b, RDZV_FAILED, 0);
     say(&b, RDZV_JOIN, 0);
-    defaults.store_port = 0; /* now a offers none, so the coordinator's host serves it */
+    defaults.store_port = 0; /* a offers no store, so the coordinator's host serves the store */
     say(&a, RDZV_JOIN, 0);
     ck_assert_uint_eq(a.round.master_port, 7001);
     ck_assert_int_eq(stores_opened, 1);
@@ -1061,7 +1066,8 @@ START_TEST(fixed_ranks_are_node_ranks_and_unique) {
 }
 END_TEST
 
-/* Node rank 1's machine has lost power and is up again, before its old lease is over. */
+/* The machine of the node with node rank 1 has lost power. The node joins again before the lease of
+ * its old seat is over. */
 START_TEST(a_node_that_is_back_before_its_lease_is_over_waits_for_its_rank) {
     struct peer a = {0}, b = {0}, again = {0}, third = {0};
     setup(2, 2, 0);
@@ -1236,7 +1242,7 @@ START_TEST(other_settings_and_programs_are_named) {
     ck_assert_ptr_nonnull(strstr(last_warning, "; no more nodes are compared"));
     last_warning[0] = '\0';
     join(&many, "m");
-    ck_assert_str_eq(last_warning, ""); /* the log is spared, the node still learns it */
+    ck_assert_str_eq(last_warning, ""); /* nothing is logged, but the node gets the difference */
     ck_assert_ptr_nonnull(strstr(many.differs, "join_timeout"));
 }
 END_TEST
@@ -1265,7 +1271,7 @@ START_TEST(a_new_coordinator_goes_on_where_the_nodes_were) {
     join_as(&a, &j);
     j.host = "b", j.instance = 2, j.rounds_seen = 6, j.restarts_seen = 1, j.last_rank = 0;
     join_as(&b, &j);
-    /* other nodes of round 6 may still have workers that run, until their leases are over */
+    /* no round yet: until their leases are over, other nodes of round 6 can have running workers */
     ck_assert_int_eq(a.rounds, 0);
     pass_with_beats(17000, &a, &b);
     ck_assert_uint_eq(a.round.round, 7);
@@ -1275,7 +1281,8 @@ START_TEST(a_new_coordinator_goes_on_where_the_nodes_were) {
 }
 END_TEST
 
-/* A node as it joins after it was in a round of the run `incarnation`. */
+/* Returns the JOIN of a node that was in a round of the run `incarnation`, and has seen as many
+ * rounds and restarts of that run as the arguments say. */
 static struct rdzv_join remember(const char *host, uint64_t instance, uint64_t incarnation,
                                  uint64_t rounds, uint32_t restarts) {
     struct rdzv_join j = defaults;
@@ -1323,7 +1330,7 @@ END_TEST
 START_TEST(a_new_coordinator_takes_over_the_run_of_its_nodes) {
     struct peer fresh = {0}, a = {0}, again = {0};
     setup(2, 2, 5);
-    join(&fresh, "new"); /* draws 101, which counts only until a node brings another one */
+    join(&fresh, "new"); /* the coordinator draws incarnation 101, which a node's own replaces */
     struct rdzv_join j = remember("a", 77, 9, 30, 3);
     join_as(&a, &j);
     pass_with_beats(17000, &a, &fresh);
@@ -1338,7 +1345,8 @@ START_TEST(a_new_coordinator_takes_over_the_run_of_its_nodes) {
 }
 END_TEST
 
-/* Yesterday's node and today's nodes meet at a new coordinator; the later run goes on. */
+/* Nodes of different runs (incarnations 8, 9 and 7) join at a new coordinator. The run with the
+ * largest incarnation, the latest, goes on; nodes of the other runs are sent away. */
 START_TEST(the_latest_run_is_taken_over) {
     struct peer old = {0}, a = {0}, b = {0}, older = {0};
     setup(2, 2, 5);
@@ -1360,7 +1368,8 @@ START_TEST(the_latest_run_is_taken_over) {
 }
 END_TEST
 
-/* A node that names no run has not shown that it was in this job, so its counts are ignored. */
+/* A node whose JOIN has no incarnation (0) has not shown that it was in a run of this job. So the
+ * rounds and restarts that its JOIN contains are ignored. */
 START_TEST(memories_without_a_run_do_not_count_later) {
     struct peer a = {0}, spare = {0};
     struct coordinator_view v;
@@ -1413,7 +1422,7 @@ START_TEST(memories_of_no_possible_job_are_refused) {
     pass_with_beats(17000, &b, &b);
     ck_assert_uint_eq(b.round.round, UINT64_C(1) << 32);
     ck_assert_uint_eq(b.round.restart_count, 5);
-    /* the job's limit of 5 restarts counts, not this node's 9 */
+    /* the job has a limit of 5 restarts; this node's limit of 9 has no effect */
     j.instance = 2, j.max_restarts = 9, j.restarts_seen = 9;
     join_as(&far, &j);
     ck_assert_int_eq(far.refused, 1);
@@ -1771,7 +1780,7 @@ START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
     say(&b, RDZV_SUCCEEDED, 0); /* sent before b has received CHANGE */
     ck_assert_uint_eq(a.at.step, 6);
     ck_assert_int_eq(b.sets, 0);
-    say(&a, RDZV_SUCCEEDED, 0); /* a's last step came before the agreed step */
+    say(&a, RDZV_SUCCEEDED, 0); /* a's workers have completed the program before the agreed step */
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
     ck_assert_uint_eq(d.outcome, RENDEZVOUS_SUCCEEDED);
 }
@@ -1813,7 +1822,8 @@ START_TEST(without_the_right_a_round_goes_on_and_none_begins) {
 }
 END_TEST
 
-/* Another coordinator may be elected, which waits until the workers of this one must be gone. */
+/* The coordinator has lost its right to form rounds, so another coordinator can be elected. The
+ * other one waits for one lease; by then the workers of this one must be gone. */
 START_TEST(without_the_right_workers_get_one_lease_to_stop) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 2);
@@ -1843,9 +1853,9 @@ START_TEST(who_follows_another_waits_for_its_round) {
         beat(&b);
     }
     ck_assert_int_eq(a.rounds, 0);
-    pass(1000); /* now 34 s, twice 9/8 of the lease of 15 s, have passed */
+    pass(1000); /* 34 s have passed: more than twice 9/8 of the lease of 15 s */
     ck_assert_int_eq(a.rounds, 1);
-    say(&a, RDZV_FAILED, 0); /* after its first round it waits no more */
+    say(&a, RDZV_FAILED, 0); /* the coordinator waits before its first round only */
     say(&a, RDZV_JOIN, 0);
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(a.rounds, 2);
@@ -1868,7 +1878,8 @@ START_TEST(without_the_right_no_node_is_let_in) {
 }
 END_TEST
 
-/* The nodes of a coordinator that stands by are lost to it, but that excuses no failure. */
+/* A coordinator that stands by closes all connections, so its nodes are lost. This loss must not
+ * excuse a failure that came before. */
 START_TEST(who_stands_by_remembers_the_restart) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 2);
@@ -1910,8 +1921,9 @@ START_TEST(an_order_reaches_the_nodes_of_its_host) {
 }
 END_TEST
 
-/* Adds and removes seats at random, and compares the table with an array. Few keys, so that several
- * seats have the same one and entries lie close together. */
+/* Adds seats to the table and removes seats from it at random, and compares the table with an
+ * array. There are few keys, so that several seats have equal keys and entries lie close together.
+ */
 START_TEST(the_table_finds_a_seat_whatever_was_removed) {
     enum { SEATS = 400, KEYS = 64 };
     struct seat_table table = {0};

@@ -1,5 +1,5 @@
-/* Tests how the launcher finds GPUs, on a machine without any: the test builds a fake NVML library
- * and makes fake /dev and /proc folders. */
+/* Tests how the launcher finds GPUs. No GPU is needed: the test builds a fake NVML library and
+ * makes fake /dev and /proc folders. */
 #include "launcher/accelerators.h"
 #include "launcher/devices.h"
 #include "tests/lib/run_suite.h"
@@ -104,7 +104,7 @@ START_TEST(device_files) {
     touch(dev, "nvidia0x");
     ck_assert_uint_eq(count(NULL), 3);
     ck_assert_uint_eq(count("0,2"), 2);
-    ck_assert_uint_eq(count("GPU-abc,GPU-def"), 2); /* no NVML to check them, so each UUID counts */
+    ck_assert_uint_eq(count("GPU-abc,GPU-def"), 2); /* without NVML, UUIDs are not checked */
 }
 END_TEST
 
@@ -251,7 +251,8 @@ static const char *from_environment(void *arg, const char *name) {
     return getenv(name);
 }
 
-/* Counts while the environment variable `name` has this value; NULL = it is not set. */
+/* Counts the accelerators of one kind while the environment variable `name` has the value `value`,
+ * or is not set if `value` is NULL. */
 static uint32_t count_kind(enum accelerator kind, const char *name, const char *value) {
     char sys[128];
     (void) snprintf(sys, sizeof(sys), "%s/sys", root);

@@ -20,8 +20,8 @@ static struct agent_job job_of(uint32_t workers) {
                               .argv = LIST(argv_plain)};
 }
 
-/* This is node 1 of 3. Node 0 has two workers, so the ranks of node 1 begin at 2. Its role ranks
- * differ from its ranks. */
+/* The round as node 1 of 3 gets it. Node 0 has two workers, so the ranks of node 1 begin at 2. The
+ * role ranks of node 1 differ from its ranks. */
 static const struct rendezvous_round round_ = {.round = 4, .restart_count = 2, .group_rank = 1,
                                                .group_world_size = 3, .first_rank = 2,
                                                .world_size = 9, .first_role_rank = 10,
@@ -131,8 +131,8 @@ START_TEST(test_what_the_user_set_stays) {
 }
 END_TEST
 
-/* As in torch 2.15, HIP_VISIBLE_DEVICES is used in place of CUDA_VISIBLE_DEVICES; and the lists of
- * other vendors are shared out likewise if they are set. */
+/* As in torch 2.15, HIP_VISIBLE_DEVICES is used in place of CUDA_VISIBLE_DEVICES if it is set. The
+ * lists of other vendors, if they are set, are divided among the workers in the same way. */
 START_TEST(test_virtual_local_rank_of_other_vendors) {
     const char *const inherited[] = {"CUDA_VISIBLE_DEVICES=7", "HIP_VISIBLE_DEVICES=2,3",
                                      "ZE_AFFINITY_MASK=0.0, 0.1", "ASCEND_RT_VISIBLE_DEVICES=",

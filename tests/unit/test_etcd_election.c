@@ -1,6 +1,6 @@
-/* Tests of a node's part in the election by etcd on a virtual clock: who claims the key and when,
- * when the right to form rounds is lost and comes back, and what happens when members of the etcd
- * cluster do not answer. */
+/* Tests of a node's part in the election by etcd, on a virtual clock: when the node claims the
+ * key, when it loses and gets back the right to form rounds, and what it does when members of the
+ * etcd cluster do not answer. */
 #include "base/clock.h"
 #include "rendezvous/way/etcd_election_internal.h"
 #include "tests/lib/run_suite.h"
@@ -86,7 +86,7 @@ static struct etcd_key key_of(const char *lease) {
     return key;
 }
 
-/* Answers READ: the key belongs to `lease`, or does not exist if that is NULL. */
+/* Answers the call READ: the key belongs to `lease`, or does not exist if `lease` is NULL. */
 static void read_key(const char *lease) {
     struct etcd_key key = key_of(lease);
     ck_assert(under_way[ETCD_CALL_READ]);

@@ -177,7 +177,7 @@ END_TEST
 
 START_TEST(job_ids) {
     ck_assert_int_eq(BUILD("--rdzv-id=mine"), 0);
-    ck_assert_str_eq(R.run_id, "mine"); /* kept without any other option of the rendezvous */
+    ck_assert_str_eq(R.run_id, "mine"); /* --rdzv-id counts without other rendezvous options */
     ck_assert_int_eq(BUILD("--standalone", "--rdzv-id=mine", "--rdzv-backend=static"), 0);
     ck_assert_str_eq(R.run_id, "00112233-4455-4677-8899-aabbccddeeff");
     ck_assert(warned("--rdzv-id='mine' has no effect"));
@@ -203,7 +203,7 @@ START_TEST(worker_counts) {
     FAILS("CUDA is not available", "--nproc-per-node=gpu");
     WITH_ENV("CUDA_VISIBLE_DEVICES=-1");
     FAILS("CUDA_VISIBLE_DEVICES='-1' leaves no GPU", "--nproc-per-node=gpu");
-    gpu_status = -ENODEV; /* with a broken driver, "auto" must fail instead of using CPUs */
+    gpu_status = -ENODEV; /* a broken driver: "auto" must fail, and must not count CPUs instead */
     FAILS("broken driver", "--nproc-per-node=auto");
     FAILS("no XPU found", "--nproc-per-node=xpu");
     FAILS("'foo' is not a number of workers", "--nproc-per-node=foo");

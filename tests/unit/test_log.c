@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- a reader of a diverted log, which can refuse to read ---- */
+/* ---- a reader of a diverted log, which a test can make refuse lines ---- */
 
 struct reader {
     int takes;
@@ -85,8 +85,8 @@ START_TEST(test_kept_until_taken) {
 }
 END_TEST
 
-/* The log keeps a limited number of lines. When more lines come, it keeps the first lines, because
- * these usually name the cause, and counts the others. */
+/* A diverted log keeps a limited number of lines. If there are more, it keeps the first lines,
+ * because these usually name the cause, and counts the others. */
 START_TEST(test_what_is_too_much_is_counted) {
     enum { ALL = 20000 };
     struct reader r = {.takes = 0};

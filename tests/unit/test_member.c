@@ -193,7 +193,7 @@ START_TEST(a_lost_coordinator_is_the_end_unless_coordinator_wait_is_set) {
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(ends, 0);
     member_join(m, now);
-    ck_assert_int_eq(connects, 2); /* one try to connect is made even if coordinator_wait is 0 */
+    ck_assert_int_eq(connects, 2); /* the member makes one try even if coordinator_wait is 0 */
     member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection refused");
     ck_assert_int_eq(ends, 1);
     ck_assert_int_eq(last_outcome, RENDEZVOUS_LOST);

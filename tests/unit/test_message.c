@@ -119,8 +119,7 @@ END_TEST
 
 /* ---- versions, as described in docs/rendezvous.md, "Messages" ---- */
 
-/* Bytes of the fields that version 3 has added to JOIN: three u64, an i64 and three
- * u32. */
+/* size in bytes of the fields that version 3 has added to JOIN: three u64, an i64, three u32 */
 #define JOIN_ADDED ((size_t) 44)
 
 START_TEST(an_old_version_gets_the_fields_that_it_knows) {

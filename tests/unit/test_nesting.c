@@ -1,5 +1,5 @@
 /* Tests of nesting_check(), which decides whether a crun may run inside another crun. The test
- * writes a /proc of its own with invented processes. */
+ * makes a folder with invented processes, which nesting_check() reads in place of /proc. */
 #include "launcher/nesting.h"
 #include "tests/lib/run_suite.h"
 
@@ -83,7 +83,7 @@ START_TEST(itself_within_itself) {
     ck_assert_int_eq(check(), -ELOOP);
     ck_assert_ptr_nonnull(strstr(err.text, "cannot run 'pkg': a crun with the same arguments"));
     ck_assert_ptr_nonnull(strstr(err.text, "(pid 20)"));
-    /* the parent executed crun itself, without a shell between */
+    /* the parent, a crun, has started this crun directly, without a shell between */
     PROCESS("self", 20, "crun", "crun", "here", "crun\0-m\0pkg\0a");
     ck_assert_int_eq(check(), -ELOOP);
 }

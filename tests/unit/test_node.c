@@ -1,6 +1,6 @@
-/* Tests of the node policy (agent/node): after each event, the node must request exactly the
- * expected actions in the expected order. The workers' pages are real pages in plain memory; the
- * time is a variable of the test. */
+/* Tests of agent/node, the core that decides what a node does: after each event, it must request
+ * exactly the expected actions in the expected order. The workers' pages are structs in the memory
+ * of the test; the time is a variable of the test. */
 #include "agent/node/node.h"
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -247,7 +247,8 @@ START_TEST(test_all_workers_end_well) {
 }
 END_TEST
 
-/* Signals that also end whole nodes are reported as such; a crash, and a worker that hung, not. */
+/* The node reports a worker as killed if it died by a signal that also ends whole nodes (such as
+ * SIGTERM or SIGKILL). A worker that crashed or hung is not reported as killed. */
 START_TEST(test_a_worker_that_is_killed_is_reported_as_killed) {
     running();
     exits(1, -15);
@@ -415,8 +416,8 @@ START_TEST(test_ending_for_a_change_is_no_success) {
 }
 END_TEST
 
-/* Worker 1 ends before the agreed step. The node must report that it is ready although worker 1
- * never does. */
+/* Worker 1 ends before the agreed step. The node must report that it is ready, without waiting for
+ * worker 1. */
 START_TEST(test_a_worker_that_ends_is_not_awaited) {
     running();
     is_at_step(0, 5);
@@ -440,7 +441,7 @@ START_TEST(test_a_worker_that_parks_for_a_change_is_ready) {
     forget_what_it_asked();
     rejoins(0);
     ASKED("keep 0; ready 1");
-    /* a parked worker may wait for the next round without a limit */
+    /* the node has no deadline, because a parked worker waits for the next round without a limit */
     ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
 }
 END_TEST
@@ -498,8 +499,8 @@ START_TEST(test_the_grace_of_a_kept_worker_ends) {
 }
 END_TEST
 
-/* The node is cut off while it stops its workers. The rest of its lease is shorter than the grace,
- * and limits kept workers too. */
+/* The node is cut off while it stops its workers. The rest of its lease is shorter than the grace;
+ * it becomes the limit for all workers, also for kept ones. */
 START_TEST(test_a_shorter_grace_holds_for_kept_workers) {
     running();
     can_rejoin(1);
@@ -520,8 +521,8 @@ START_TEST(test_no_worker_is_kept_when_the_job_ends) {
 }
 END_TEST
 
-/* The job ends while workers are being stopped. The kept worker gets the signal that the others
- * have got already; no second stop is requested. */
+/* The job ends while workers are being stopped. The kept worker then gets the signal that the other
+ * workers got before; the node requests no second stop of all workers. */
 START_TEST(test_kept_workers_are_stopped_when_the_job_ends_meanwhile) {
     running();
     can_rejoin(0);
@@ -549,8 +550,8 @@ START_TEST(test_a_kept_worker_that_is_stopped_late_is_killed_in_time) {
 }
 END_TEST
 
-/* When the job ends, all workers but the kept one are gone. The kept worker gets a stop of its own,
- * with the rest of the grace. */
+/* When the job ends, all workers but the kept one are gone. The node then requests a stop for the
+ * kept worker, with the rest of the grace. */
 START_TEST(test_a_late_kept_worker_gets_the_rest_of_the_grace) {
     running();
     can_rejoin(0);
@@ -660,13 +661,13 @@ START_TEST(test_a_failure_that_comes_in_time_is_the_reason) {
     ASKED("failed 0; stop 15 30000");
     ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
     time_passes(NODE_PATIENCE_MS);
-    ASKED(""); /* worker 0's failure was reported when it exited */
+    ASKED(""); /* no action: worker 0's failure was reported before, when worker 0 exited */
     ck_assert(!f.node.is_broken);
 }
 END_TEST
 
-/* Worker 1 gives up the round and exits; all others end well. The node must report a failure,
- * because worker 1 has not completed its program. */
+/* Worker 1 parks although the round goes on, and then exits; all other workers succeed. The node
+ * must report a failure, because worker 1 has not completed its program. */
 START_TEST(test_a_round_without_its_parked_worker_does_not_succeed) {
     running();
     can_rejoin(1);
@@ -843,8 +844,8 @@ START_TEST(test_a_notice_during_a_stop_is_obeyed_when_it_is_complete) {
 }
 END_TEST
 
-/* A node that is cut off from the coordinator has only the rest of its lease, even if it has given
- * notice of a later time. */
+/* When a node is cut off from the coordinator, its workers have only the rest of its lease, even if
+ * the node's notice gives them more time. */
 START_TEST(test_a_leaving_node_that_is_cut_off_has_no_more_time) {
     running();
     notice(9000);

@@ -70,8 +70,9 @@ static void two_sockets(void) {
     }
 }
 
-/* Writes the machine's files once for all tests, because there are hundreds of files. A test that
- * changes them must run after all others, and must write the files that it needs itself. */
+/* Writes the machine's files once for all tests, because there are hundreds of files. So a test
+ * that changes these files must run after all other tests, and must first write the files that it
+ * needs. */
 static void write_machine(void) {
     const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     (void) snprintf(root, sizeof(root), "%s/crun-numa-XXXXXX", folder);
@@ -137,7 +138,7 @@ START_TEST(exclusive_cores_are_whole_and_disjoint) {
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 1, 0, 0, 0), "2,18");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 2, 0, 0, 0), "3,19");
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "0-31", 3, 1, 0, 1, 0), "2-3,18-19");
-    /* Of core 0 only CPU 16 is allowed, but core 0 is still the first one. */
+    /* Of core 0 only CPU 16 is allowed, but core 0 is still the first of the cores. */
     ck_assert_str_eq(BOUND(NUMA_EXCLUSIVE, "1-3,16-19", 0, 0, 0), "1,16-17");
     ck_assert_ptr_nonnull(
         strstr(BOUND(NUMA_EXCLUSIVE, "0-1,16", 0, 0, 0, 0), "2 physical core(s)"));
@@ -147,7 +148,7 @@ END_TEST
 START_TEST(core_complexes_in_turn) {
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 0, 0, 0), "0-1,16-17");
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 1, 0, 0), "2-3,18-19");
-    /* 2 complexes for 3 GPUs: GPU 2 gets the first one */
+    /* there are 2 core complexes for 3 GPUs: GPU 2 gets the first complex, as GPU 0 does */
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 2, 0, 0, 0), "0-1,16-17");
     /* The complex with the most allowed CPUs comes first. */
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,16-19", 0, 0, 0), "2-3,18-19");

@@ -88,7 +88,7 @@ START_TEST(values_may_be_joined_or_apart) {
     ck_assert_int_eq(PARSE("--rdzv-conf=a=b,c=d", "--log-dir", "", "--max-restarts", "-1", "x"), 0);
     ck_assert_str_eq(o.value[OPTION_RDZV_CONF], "a=b,c=d");
     ck_assert_str_eq(o.value[OPTION_LOG_DIR], "");
-    /* taken as the value; its range is not checked here */
+    /* "-1" is taken as the value of --max-restarts; options_parse() checks no ranges */
     ck_assert_str_eq(o.value[OPTION_MAX_RESTARTS], "-1");
 }
 END_TEST
@@ -138,7 +138,7 @@ START_TEST(flags_from_the_environment_are_integers) {
     WITH_ENV("PET_STANDALONE=true");
     ck_assert_int_lt(PARSE("x"), 0);
     EXPECT_FAILURE("PET_STANDALONE='true'");
-    /* an error, although the command line sets the flag, too */
+    /* a wrong variable is an error even if the command line gives the same flag */
     ck_assert_int_lt(PARSE("--standalone", "x"), 0);
     WITH_ENV("PET_LOGS_SPECS=x", "PET_NUMA_BINDING=x");
     ck_assert_int_eq(PARSE("x"), 0); /* --logs-specs and --numa-binding have no variable */
@@ -203,7 +203,7 @@ START_TEST(help_and_version_need_nothing_else) {
     ck_assert_int_eq(o.wanted, OPTIONS_COMPLETION);
     ck_assert_int_lt(PARSE("--print-completion", "fish"), 0);
     EXPECT_FAILURE("there is none for 'fish'");
-    /* --help belongs to prog; PET_STANDALONE is still wrong */
+    /* --help comes after prog and so belongs to it; the wrong PET_STANDALONE is an error */
     ck_assert_int_eq(PARSE("prog", "--help"), -EINVAL);
 }
 END_TEST

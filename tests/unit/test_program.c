@@ -84,12 +84,12 @@ START_TEST(python_scripts) {
     MAKE("train.py", "print(1)\n", 0644);
     MAKE("trainx.py", "#!/bin/sh\n", 0755);
     RUNS("train.py", "bin/python3 -u train.py a -b");
-    /* as in torchrun, the suffix counts, not the #! line */
+    /* as in torchrun, a file with the suffix .py is run by Python, whatever its #! line says */
     RUNS("trainx.py", "bin/python3 -u trainx.py a -b");
     ck_assert_str_eq(p.title, "trainx.py");
     MAKE("script", "#!/usr/bin/env -S python3 -O\n", 0755);
     RUNS("script", "bin/python3 -u script a -b");
-    /* Python reads the script, so it needs no execute permission */
+    /* the script needs no execute permission, because Python reads it */
     MAKE("script2", "#! /usr/bin/python3.11\n", 0644);
     RUNS("./script2", "bin/python3 -u ./script2 a -b");
     MAKE("text", "print(2)\n", 0644);
@@ -125,8 +125,8 @@ START_TEST(executables) {
 }
 END_TEST
 
-/* Scripts whose #! line names the launcher must be run by Python: executing them would start crun
- * again and again without end. */
+/* A script whose #! line names the launcher must be run by Python. If the launcher executed the
+ * script, the script would start the launcher, and so on without end. */
 START_TEST(scripts_that_start_the_launcher) {
     static const char *const heads[] = {
         "#!/usr/bin/env crun\n", "#!/usr/bin/env torchrun\n", "#! /usr/local/bin/torchrun\n",
@@ -165,7 +165,7 @@ START_TEST(scripts_that_only_look_like_it) {
         ck_assert_msg(RESOLVE("tool", .self = "own") == 0, "%s: %s", heads[i], err.text);
         ck_assert_msg(strcmp(line(), "tool a -b") == 0, "%s: %s", heads[i], line());
     }
-    /* the user names the launcher itself as PROGRAM: allowed */
+    /* PROGRAM is the launcher itself, which is allowed */
     ck_assert_int_eq(RESOLVE("own", .self = "own"), 0);
     ck_assert_str_eq(line(), "own a -b");
 }
@@ -207,7 +207,8 @@ START_TEST(a_script_without_its_interpreter) {
     MAKE("moved", "#! /no/such/interpreter -x\n", 0755);
     ck_assert_int_lt(RESOLVE("./moved"), 0);
     FAILS(-ENOENT, "cannot run './moved': the interpreter '/no/such/interpreter' that its #! line");
-    /* The file is found through PATH, so it is executed and not run by Python. */
+    /* A file that is found through PATH is executed and not run by Python. So the missing
+     * interpreter in its #! line is an error. */
     MAKE("bin/venv-tool", "#!/no/such/venv/bin/python\n", 0755);
     ck_assert_int_lt(RESOLVE("venv-tool"), 0);
     FAILS(-ENOENT, "cannot run 'venv-tool': the interpreter '/no/such/venv/bin/python'");
@@ -217,7 +218,8 @@ START_TEST(a_script_without_its_interpreter) {
     ck_assert_int_lt(RESOLVE("./windows"), 0);
     FAILS(-ENOENT, "its #! line, '/bin/sh', ends in a carriage return, as on Windows; try: sed -i");
     MAKE("data", "", 0644);
-    MAKE("by-data", "#!data\n", 0755); /* the kernel also looks for "data" in the current folder */
+    /* the kernel takes "data" in a #! line as a file of the current folder, here the empty file */
+    MAKE("by-data", "#!data\n", 0755);
     ck_assert_int_lt(RESOLVE("./by-data"), 0);
     FAILS(-EACCES, "'data'");
     MAKE("bare", "#!\n", 0755);
@@ -257,7 +259,7 @@ START_TEST(modes) {
     ck_assert_int_eq(RESOLVE("tool", .no_python = 1), 0);
     ck_assert_str_eq(line(), "bin/tool a -b");
     MAKE("here", "\177ELF", 0755);
-    /* the file is in the current folder, but execvp() searches PATH only */
+    /* the file "here" is in the current folder, but execvp() searches only the folders in PATH */
     ck_assert_int_lt(RESOLVE("here", .no_python = 1), 0);
     FAILS(-ENOENT, "cannot find 'here' in PATH");
     ck_assert_int_eq(RESOLVE("./here", .no_python = 1), 0);
@@ -272,7 +274,8 @@ START_TEST(modes) {
     ck_assert_int_eq(RESOLVE("train.py", .run_path = 1, .no_python = 1, .module = 1), 0);
     ck_assert_str_eq(p.argv[1], "-u");
     ck_assert_str_eq(p.argv[2], "-c");
-    ck_assert_ptr_null(strchr(p.argv[3], '$')); /* the agent would expand a '$' in an argument */
+    /* the agent replaces $local_rank and the like in arguments, so this one must have no '$' */
+    ck_assert_ptr_null(strchr(p.argv[3], '$'));
     ck_assert_str_eq(p.argv[4], "train.py");
     ck_assert_str_eq(p.argv[5], "a");
     ck_assert_int_lt(RESOLVE("absent.py", .run_path = 1), 0);
@@ -280,7 +283,7 @@ START_TEST(modes) {
 }
 END_TEST
 
-/* Whether the first word of the resolved argv is `python`. */
+/* Checks that the first word of the resolved argv is `python`. */
 #define PYTHON_IS(python)                                                                          \
     do {                                                                                           \
         char want_[256];                                                                           \
@@ -296,7 +299,7 @@ START_TEST(python_of_the_environment) {
     ck_assert_int_eq(symlink("../venv/bin/crun", "links/torchrun"), 0);
     ck_assert_int_eq(symlink("torchrun", "links/again"), 0);
     ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);
-    PYTHON_IS("bin/python3"); /* a folder without pyvenv.cfg is no environment */
+    PYTHON_IS("bin/python3"); /* a folder without pyvenv.cfg is no virtual environment of Python */
 
     MAKE("venv/pyvenv.cfg", "", 0644);
     ck_assert_int_eq(RESOLVE("train.py", .called = "venv/bin/crun"), 0);

@@ -1,6 +1,6 @@
 /* Tests the public interface rendezvous.h, within one process and over real sockets: rounds,
- * restarts, the restart budget and the end of a job. No upcall may come while a call is running,
- * and each round must have a key space of its own. */
+ * restarts, the restart budget and the end of a job. The rendezvous must not call back while a call
+ * of its functions is running, and each round must have a key space of its own. */
 #include "base/cleanup.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/protocol/protocol.h"
@@ -29,8 +29,8 @@ static int listener(uint16_t *port) {
     return fd;
 }
 
-/* Returns a free port below the range from which the kernel takes ports for outgoing connections,
- * because a connection of another process could take a port of that range before the test does. */
+/* Returns a free port below the range from which the kernel takes ports for outgoing connections. A
+ * port in that range could be taken by another process before the test listens at it. */
 static uint16_t free_port(void) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     static unsigned next;
@@ -64,7 +64,7 @@ static int is_open(uint16_t port) {
 
 struct agent {
     struct rendezvous *r;
-    int in_call; /* not 0 while the agent is in a call, in which no upcall may come */
+    int in_call; /* not 0 while the agent calls a function of `r`, which must not call back */
     int fail_rounds; /* number of rounds that fail before one succeeds */
     int rounds, stops, ends, closed;
     int leave_at_round, close_in_round;
@@ -399,7 +399,7 @@ START_TEST(two_nodes_share_a_failure_and_a_success) {
     open_node(&loop, &a, &o); /* a gets the port, so a hosts the rendezvous */
     o.local_world_size = 2;
     o.role = "other";
-    open_node(&loop, &b, &o); /* b finds the port taken, so b connects to it */
+    open_node(&loop, &b, &o); /* b cannot listen at the port, so b connects to a */
     agent_join(&b);
     agent_join(&a);
     run_all(&loop);
@@ -437,7 +437,7 @@ START_TEST(static_nodes_share_the_endpoint_with_their_store) {
     o.node_rank = 1;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     open_node(&loop, &b, &o);
-    agent_join(&b); /* no coordinator is up yet, so b tries again and again */
+    agent_join(&b); /* there is no coordinator yet, so b repeats its try */
     o.node_rank = 0;
     open_node(&loop, &a, &o);
     agent_join(&a);
@@ -488,7 +488,8 @@ static void tell_other(struct agent *a, const struct rendezvous_round *round) {
     if (a->other->rounds > 0) leave_when_both_run(a->other, round);
 }
 
-/* Runs both nodes on one loop until the end. Node a opens first and gets the port, so it hosts. */
+/* Runs both nodes on one loop until the job ends. Node a is opened first and gets the port, so a
+ * hosts the rendezvous. */
 static void run_both(struct agent *a, struct agent *b, const struct rendezvous_options *o) {
     uv_loop_t loop;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
@@ -513,8 +514,8 @@ START_TEST(when_the_host_leaves_the_others_get_the_reason) {
 }
 END_TEST
 
-/* The host's join timeout ends the job. On a slow machine the join timeout of b may end first; b
- * then gives the same reason. */
+/* The job ends when the join timeout of node a, which hosts the rendezvous, is over. On a slow
+ * machine b's join timeout can be over first; b must then report the same reason as a. */
 START_TEST(when_the_host_gives_up_the_others_get_the_reason) {
     struct agent a = {0}, b = {0};
     struct rendezvous_options o = node_of(free_port(), 3, 3);
@@ -539,8 +540,8 @@ START_TEST(the_other_node_never_came) {
 }
 END_TEST
 
-/* An outgoing connection of another program has the port of the endpoint, so neither node can
- * listen there at first. */
+/* A connection of another program uses the endpoint's port as its local port. Until this connection
+ * is closed, neither node can listen at the endpoint. */
 START_TEST(a_passing_connection_has_the_port) {
     uv_loop_t loop;
     struct agent a = {.on_round = wait_for_news}, b = {.on_round = fail_once};
@@ -555,7 +556,7 @@ START_TEST(a_passing_connection_has_the_port) {
     ck_assert_int_eq(connect(passing, (struct sockaddr *) &to, sizeof(to)), 0);
     ck_assert_int_eq(setsockopt(passing, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
-    open_node(&loop, &a, &o); /* both find the port taken, so both try to connect */
+    open_node(&loop, &a, &o); /* neither a nor b can listen at the port, so both try to connect */
     open_node(&loop, &b, &o);
     (void) close(passing);
     agent_join(&a);
@@ -601,8 +602,8 @@ struct stranger {
     int eof;
 };
 
-/* The stranger's socket calls block, so they run in a thread of their own while the loop serves the
- * stranger. */
+/* Runs in a separate thread, because its socket calls block: the loop, to which the stranger is
+ * connected, must run at the same time. */
 static void stranger_speaks(void *arg) {
     struct stranger *s = arg;
     ssize_t n;

@@ -490,7 +490,8 @@ START_TEST(test_probe_finds_legacy) {
 }
 END_TEST
 
-/* No known server sends the byte 07 as the answer to CANCEL_WAIT, so the probe starts again. */
+/* The server answers CANCEL_WAIT with the byte 07, which no known server sends. The probe must then
+ * start again, on a new connection. */
 START_TEST(test_probe_refuses_nonsense) {
     char want[64], echo[64];
     connects(SCRIPTS(SILENT, SCRIPT(LEGACY_ANSWER, "> 0c", "< 07"),
