@@ -100,8 +100,8 @@ static uint32_t select_by(const char *variable, uint32_t count, cr_getenv_fn loo
 
 /* ---- AMD ---- */
 
-/* Returns the number of the first line "NAME NUMBER" of `text` whose NAME is `name`, or 0 if there
- * is no such line. */
+/* Finds the first line "NAME NUMBER" of `text` whose NAME is `name`, and returns its NUMBER; 0 if
+ * there is no such line. */
 static uint64_t property(const char *text, const char *name) {
     size_t len = strlen(name);
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {

@@ -50,7 +50,8 @@ void log_file_free(struct log_file *f);
 int log_file_append(struct log_file *f, const char *data, size_t len);
 
 /* Reads at most `len` bytes of the stream from the offset *at on. If the size limit has removed the
- * byte at *at, first moves *at to the next byte that is left. Returns the number of bytes read.
+ * byte at *at, first moves *at to the next byte that still exists. It does not move *at beyond the
+ * bytes read: the caller does that. Returns the number of bytes read.
  * Returns 0 if *at is the end, if another program has made the file shorter, or if the file cannot
  * be read. */
 size_t log_file_read(const struct log_file *f, uint64_t *at, char *out, size_t len);

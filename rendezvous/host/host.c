@@ -41,8 +41,8 @@ static void on_timer(uv_timer_t *timer) {
     host_end_event(host);
 }
 
-/* Sets stand_by_ms, the time at which this host stands by: held_ms after a round became due that it
- * has no right to form. CR_FOREVER if no such round is due. */
+/* Sets stand_by_ms, the time at which this host stands by. If a round is due that this host has no
+ * right to form, that is held_ms after the round became due; if not, it is CR_FOREVER. */
 static void find_stand_by_time(struct coordinator_host *host) {
     if (host->may_form || !host_has_held_job(host)) host->stand_by_ms = CR_FOREVER;
     else if (host->stand_by_ms == CR_FOREVER)

@@ -146,7 +146,7 @@ void member_give_up(struct member *m, const char *why) {
 }
 
 /* Plans the next try. If the series of tries is over, gives up, but only in state CONNECTING: in
- * all other states a round goes on, and the fence ends it. */
+ * all other states the node is in a round, and the fence stops its workers. */
 static void try_failed(struct member *m, int64_t now_ms, const char *why) {
     if (connecting_failed(&m->connecting, now_ms)) return;
     if (m->state == MEMBER_CONNECTING) give_up(m, why);

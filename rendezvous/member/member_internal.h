@@ -55,7 +55,7 @@ struct member {
 
     /* true: the connection was lost in a round, so RESUME follows the next WELCOME */
     bool resumes;
-    int64_t old_lease_ms; /* when the lease ends that the node had as it sent RESUME */
+    int64_t old_lease_ms; /* end of the lease that the node had when it sent RESUME */
     /* when RESUME was sent; MEMBER_NEVER if no RESUME waits for ACCEPTED */
     int64_t resumed_ms;
     struct connecting connecting; /* the series of tries to connect, if there is one */

@@ -24,7 +24,7 @@
 /* time limit in ms for the answer to the greeting; after it, a second connection asks whether the
  * other end is another program, while the first connection still waits for its answer */
 #define ASK_AFTER_MS INT64_C(500)
-/* time limit in ms for the answer to the question what the other end is */
+/* time limit in ms for the other end to answer, when it is asked which program it is */
 #define ASK_MS       INT64_C(1000)
 #define ANSWER_MAX   ((size_t) 4096)
 

@@ -40,8 +40,8 @@ struct dial *dial_new(uv_loop_t *loop, const char *host, uint16_t port, const ch
  * -ENOMEM. */
 int dial_aim(struct dial *d, const char *host, uint16_t port);
 /* From now on, dial_open() tries the addresses in the order of race_sort(), which is the same on
- * all nodes. Without this call it uses race_order(), which begins with the address that answered
- * last. */
+ * all nodes. Without this call it uses race_order(), which begins with the address that won the
+ * previous race. */
 void dial_sort(struct dial *d);
 
 /* Tries all addresses once; on_open, on_lost or on_hopeless follows. Copies the greeting. The dial

@@ -95,8 +95,8 @@ void store_serve_block(struct store_connection *c) {
     struct store_request request;
     struct store_value *block = c->block;
     c->block = NULL;
-    /* from now on the key space counts the memory of the block; so the connection must no longer
-     * count it */
+    /* From now on the key space counts the memory of the block, so the connection's memory is
+     * counted anew, without the block. */
     store_connection_charge(c);
     store_parser_complete(&c->parser, c->rx.data, (struct store_bytes){block->data, block->len},
                           &request);

@@ -43,8 +43,8 @@ static inline struct store_bytes store_request_item(const struct store_request *
     return (struct store_bytes){r->base + r->items[i].offset, r->items[i].len};
 }
 
-/* The state of the parser of one connection. Zero-initialise it, then set `limits`, which must live
- * as long as the parser, and `dialect`. End it with store_parser_done(). */
+/* The state of the parser of one connection. Zero-initialise it, then set `dialect` and `limits`.
+ * What `limits` points to must live as long as the parser. End it with store_parser_done(). */
 struct store_parser {
     const struct store_limits *limits;
     enum store_dialect dialect;

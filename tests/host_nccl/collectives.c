@@ -2,9 +2,9 @@
  * operators and allocate or register memory.
  *
  * Modelled on NCCL 2.28.9 and 2.30.7:
- * - enqueue.cc, ncclEnqueueCheck: if a call on a non-blocking communicator fails, its error becomes
- *   the state of the communicator, so that every later call fails; this includes invalid arguments.
- *   The call returns the state, which usually is ncclInProgress.
+ * - enqueue.cc, ncclEnqueueCheck: a call on a non-blocking communicator returns the state of the
+ *   communicator, which usually is ncclInProgress. If the call fails, even because of invalid
+ *   arguments, its error becomes that state, so that every later call fails, too.
  * - argcheck.cc, ArgsCheck: pointers are checked only with NCCL_CHECK_POINTERS=1.
  * - collectives.cc, and taskAppend in enqueue.cc: gather, scatter and all-to-all are sends and
  *   receives in one group; an operation with a count of 0 is ignored. */

@@ -50,8 +50,8 @@
 #define CHAOS_TIME  12000
 #define NOTICE_MAX  1500 /* the most milliseconds of notice before a change */
 #define NEEDS_MAX   400  /* the most milliseconds that a worker requests beyond the notice */
-#define KILLED_TIME 200  /* milliseconds that a node has to leave after its worker was killed:
-                          * KILLED_MS of rendezvous/coordinator/charge.c */
+#define KILLED_TIME 200  /* time limit in milliseconds for a node to leave after its worker was
+                          * killed; equal to KILLED_MS of rendezvous/coordinator/charge.c */
 #define DUMP_TIME   50   /* the most milliseconds that a worker takes to write a flight record */
 
 /* ---- events ---- */

@@ -73,7 +73,8 @@ START_TEST(a_busy_modern_one_gets_all_the_time) {
     ck_assert_int_eq(store_probe_confirmed(&p, 0, STORE_WAIT_CANCELED), STORE_PROBE_AGAIN);
     ck_assert_int_eq(p.how, STORE_SHAKE_PING);
     ck_assert_int_eq(store_probe_limit_ms(&p), CR_FOREVER);
-    /* Only a modern server answers CANCEL_WAIT, so legacy is not tried again. */
+    /* This server has answered CANCEL_WAIT, which only a modern server does, so the probe does not
+     * fall back to legacy although PING times out. */
     fails(&p, -ETIMEDOUT, 1, STORE_PROBE_LATER, STORE_SHAKE_PING);
 }
 END_TEST

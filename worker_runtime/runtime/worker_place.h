@@ -24,8 +24,9 @@ struct worker_place {
     uint16_t master_port;
     /* path of the store's file; "" if the store is at master_addr:master_port */
     char file[1024];
-    const char *source; /* name of the launcher whose variables contained the rank; "options" if
-                         * the options or the method's query contained it */
+    /* name of the program whose environment variables contained the rank, for example of mpirun's
+     * family; "options" if the options or the query of the init method's URL contained it */
+    const char *source;
 };
 
 /* Finds the place from the options of crunrt_init() and the environment.
