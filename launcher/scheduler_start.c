@@ -1,5 +1,5 @@
-/* Implements launcher/scheduler_start.h: reads the environment and the files of this machine for the
- * functions that recognise schedulers (launcher/scheduler/), and starts srun. */
+/* Implements launcher/scheduler_start.h: reads the environment and the files of this machine for
+ * the functions that recognise schedulers (launcher/scheduler/), and starts srun. */
 #include "launcher/scheduler_start.h"
 
 #include "base/memory.h"

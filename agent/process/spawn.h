@@ -56,8 +56,8 @@ struct spawn_slot {
     /* this process's end of the pipe through which a forked child sends its report; -1 if there is
      * none */
     int report_in;
-    /* the child's end of the pipe on which it reports why it could not start the program; -1 if there
-     * is no such pipe */
+    /* the child's end of the pipe on which it reports why it could not start the program; -1 if
+     * there is no such pipe */
     int report_out;
 };
 
