@@ -521,6 +521,11 @@ static void warn_of_haste(const struct agent *a) {
     }
 }
 
+static void give_up_console(struct agent *a) {
+    a->result.gives_up_console = true;
+    log_relay_give_up(a->relay);
+}
+
 void agent_signal(struct agent *a, int signum) {
     if (a->open_parts > 0) { /* the agent is closing; the relay may be freed already */
         if (a->rendezvous != NULL) rendezvous_hasten_close(a->rendezvous);
@@ -529,12 +534,12 @@ void agent_signal(struct agent *a, int signum) {
     if (a->node.group.state == GROUP_ENDED) {
         /* All processes are gone; the agent only waits until the console has taken their last
          * output. The signal means that the agent must end at once, so this output is discarded. */
-        log_relay_give_up(a->relay);
+        give_up_console(a);
         return;
     }
     node_signal(&a->node, cr_monotonic_ms(), signum);
     if (a->node.group.is_hastened) {
-        log_relay_give_up(a->relay);
+        give_up_console(a);
         warn_of_haste(a);
     }
     arm_timer(a);

@@ -28,6 +28,8 @@ enum agent_outcome {
 struct agent_result {
     enum agent_outcome outcome;
     int signal;            /* signal that ended the job, if outcome is AGENT_SIGNALED */
+    bool gives_up_console; /* true if a signal has requested not to wait for a console that takes
+                            * no output */
     int workers_started;   /* 1 if a worker was ever started, else 0 */
     struct cr_error error; /* reason, if outcome is AGENT_ERROR or AGENT_LEFT */
     /* failure report for stderr, if outcome is AGENT_FAILED; it ends with a newline and is valid

@@ -249,8 +249,12 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
     }
     for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
     (void) uv_run(&l->loop, UV_RUN_DEFAULT);
-    cr_log_flush(); /* all workers have ended, so crun may now block on writes to stderr */
+    /* All workers have ended, so crun may now block on writes to stderr; but not if the user has
+     * ended it by a further signal because nothing reads stderr. */
+    if (l->result.gives_up_console) cr_log_never_wait();
+    else cr_log_flush();
     int status = conclude(&l->result);
+    cr_log_drain();
     agent_free(l->agent);
     return status;
 }

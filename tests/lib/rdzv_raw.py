@@ -44,7 +44,7 @@ MESSAGES = {
 # Fields that protocol version 3 adds to the end of a message.
 SINCE_3 = {
     "JOIN": "u64 incarnation, u64 digest, i64 stop_limit_ms, u32 store_port,"
-            "u32 last_group_size, u64 last_coordinator",
+            "u32 last_group_size, u64 last_coordinator, u32 skips_last_call",
     "ACCEPTED": "u64 incarnation, text differs",
     "FAILED": "u32 is_killed",
     "BEAT": "u64 rounds_over",
