@@ -22,6 +22,9 @@ LINES = (("MEMBER", re.compile(r"\bmember: ([A-Z]+) -> ([A-Z]+) \(")),
 OUTSIDE = {
     ("PHASE", "RUNNING", "ENDED"), ("PHASE", "FORMING", "ENDED"),  # the model's jobs do not end
     ("PHASE", "FORMING", "EMPTY"), ("PHASE", "RUNNING", "EMPTY"),  # it has no empty jobs
+    ("PHASE", "EMPTY", "ENDED"),
+    # a node that has failed and has no connection passes through STOPPING in the model
+    ("MEMBER", "FAILED", "CONNECTING"),
     ("SEAT", "RUNNING", "LEAVING"), ("SEAT", "JOINED", "LEAVING"),  # a leaving node is lost there
     ("SEAT", "STOPPING", "LEAVING"), ("SEAT", "RUNNING", "SUCCEEDED"),  # and success is not sent
 }
