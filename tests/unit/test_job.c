@@ -3,6 +3,7 @@
  * environment and the machine. */
 #include "launcher/job.h"
 #include "launcher/values.h"
+#include "tests/lib/fake_environment.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -10,26 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const *environment;
 static uint32_t gpus;
 static int gpu_status;
-
-static void set_environment(const char *const *list) {
-    static const char *kept[16];
-    size_t n = 0;
-    do kept[n] = list[n];
-    while (list[n++] != NULL);
-    environment = kept;
-}
-
-static const char *lookup(void *arg, const char *name) {
-    size_t n = strlen(name);
-    (void) arg;
-    for (const char *const *at = environment; at != NULL && *at != NULL; at++) {
-        if (strncmp(*at, name, n) == 0 && (*at)[n] == '=') return *at + n + 1;
-    }
-    return NULL;
-}
 
 static uint32_t count_cpus(void *arg) {
     (void) arg;

@@ -1,6 +1,7 @@
 /* Tests of options_parse(): spellings, prefixes, values, "--", environment variables, and the error
  * text for each kind of mistake. */
 #include "launcher/options.h"
+#include "tests/lib/fake_environment.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -8,25 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const *environment; /* "NAME=value" texts, NULL-terminated; NULL: no variables */
-
-static void set_environment(const char *const *list) {
-    static const char *kept[16];
-    size_t n = 0;
-    do kept[n] = list[n];
-    while (list[n++] != NULL);
-    environment = kept;
-}
-
-static const char *lookup(void *arg, const char *name) {
-    size_t n = strlen(name);
-    (void) arg;
-    for (const char *const *at = environment; at != NULL && *at != NULL; at++) {
-        if (strncmp(*at, name, n) == 0 && (*at)[n] == '=') return *at + n + 1;
-    }
-    return NULL;
-}
 
 static struct options o;
 static struct cr_error err;

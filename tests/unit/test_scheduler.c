@@ -3,6 +3,7 @@
  * environments.) */
 #include "launcher/scheduler/find_internal.h"
 #include "launcher/scheduler_options.h"
+#include "tests/lib/fake_environment.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -10,18 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const *environment;
 static const char *file_path, *file_text; /* the only file that can be read: its path and its
                                            * text */
-
-static const char *lookup(void *arg, const char *name) {
-    size_t n = strlen(name);
-    (void) arg;
-    for (const char *const *at = environment; at != NULL && *at != NULL; at++) {
-        if (strncmp(*at, name, n) == 0 && (*at)[n] == '=') return *at + n + 1;
-    }
-    return NULL;
-}
 
 static int read_file(void *arg, const char *path, char *out, size_t cap) {
     (void) arg;
@@ -36,7 +27,7 @@ static struct cr_error err;
 static int find(const char *host, const char *const *list) {
     struct scheduler_world world = {
         .lookup = lookup, .read_file = read_file, .host_name = host};
-    environment = list;
+    set_environment(list);
     cr_error_clear(&err);
     return scheduler_find(&world, &facts, &err);
 }
@@ -175,7 +166,6 @@ START_TEST(sigterm_is_a_notice_for_process_one_of_a_pod) {
     struct options o;
     struct scheduler_choice choice;
     ck_assert_int_eq(FIND("pod", "KUBERNETES_SERVICE_HOST=h"), 0);
-    environment = NULL; /* the list ended with the macro */
     for (int process_one = 0; process_one < 2; process_one++) {
         memcpy(words, argv, sizeof(words));
         ck_assert_int_eq(options_parse(words, lookup, NULL, &o, &err), 0);
