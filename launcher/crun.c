@@ -380,7 +380,7 @@ static int launch_under_scheduler(struct options *options, char *const *words) {
     struct scheduler_choice choice;
     struct cr_error err = {0};
     struct cr_buffer text = {0};
-    int rc = scheduler_read(options, words[0], &facts, &err);
+    int rc = scheduler_read(options, words[0], lookup_environment, &facts, &err);
     if (rc == 0) rc = scheduler_fill(&facts, getpid() == 1, options, &choice, &err);
     if (rc < 0) return fail(EXIT_USAGE, err.text);
     if (strcmp(options->value[OPTION_SCHEDULER], "show") == 0) {

@@ -12,11 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *lookup_environment(void *arg, const char *name) {
-    (void) arg;
-    return getenv(name);
-}
-
 static int read_file(void *arg, const char *path, char *out, size_t cap) {
     size_t len = 0;
     ssize_t n = 0;
@@ -36,15 +31,15 @@ static bool is_named_torchrun(const char *argv0) {
     return strcmp(slash != NULL ? slash + 1 : argv0, "torchrun") == 0;
 }
 
-int scheduler_read(const struct options *options, const char *argv0, struct scheduler_facts *facts,
-                   struct cr_error *err) {
+int scheduler_read(const struct options *options, const char *argv0, cr_getenv_fn lookup,
+                   struct scheduler_facts *facts, struct cr_error *err) {
     char host[CR_HOST_MAX] = "";
     struct scheduler_world world = {
-        .lookup = lookup_environment, .read_file = read_file, .host_name = host};
+        .lookup = lookup, .read_file = read_file, .host_name = host};
     bool by_default = options->source[OPTION_SCHEDULER] == CR_FROM_DEFAULT;
     *facts = (struct scheduler_facts){.node_rank = -1, .tasks = 1};
     if (strcmp(options->value[OPTION_SCHEDULER], "none") == 0) return 0;
-    if (getenv("TORCHELASTIC_RUN_ID") != NULL) return 0;
+    if (lookup(NULL, "TORCHELASTIC_RUN_ID") != NULL) return 0;
     if (by_default && is_named_torchrun(argv0)) return 0;
     if (gethostname(host, sizeof(host) - 1) < 0) host[0] = '\0';
     return scheduler_find(&world, facts, err);

@@ -6,13 +6,13 @@
 #include "base/buffer.h"
 #include "launcher/scheduler_options.h"
 
-/* Reads what the scheduler of this process says. Nothing is read, and facts->name is NULL, in three
- * cases: --scheduler=none is given; crun runs under the name torchrun and --scheduler is not given;
- * or crun runs inside a worker of torchrun or crun (TORCHELASTIC_RUN_ID is set), where the
- * scheduler's variables describe the launcher that started the worker. Returns 0; or a negative
- * errno, and sets err. */
-int scheduler_read(const struct options *options, const char *argv0, struct scheduler_facts *facts,
-                   struct cr_error *err);
+/* Reads what the scheduler of this process says; `lookup` returns its variables. Nothing is read,
+ * and facts->name is NULL, in three cases: --scheduler=none is given; crun runs under the name
+ * torchrun and --scheduler is not given; or crun runs inside a worker of torchrun or crun
+ * (TORCHELASTIC_RUN_ID is set), where the scheduler's variables describe the launcher that started
+ * the worker. Returns 0; or a negative errno, and sets err. */
+int scheduler_read(const struct options *options, const char *argv0, cr_getenv_fn lookup,
+                   struct scheduler_facts *facts, struct cr_error *err);
 
 /* For --scheduler=show: appends the line about the scheduler, and the command line that results
  * from the options. Returns 0 or -ENOMEM. */
