@@ -8,7 +8,7 @@
  *   cycles    200 groups that are made, used and destroyed; every tenth is aborted
  *   cost      host time of an asynchronous operation, compared with direct calls of CUDA and NCCL
  */
-#include <crunrt.h>
+#include "tests/gpu/gpu_test.h"
 
 #include <cuda_runtime.h>
 #include <errno.h>
@@ -21,24 +21,7 @@
 
 enum { N = 1024 };
 
-static crunrt *rt;
 static crunrt_group *world;
-static int rank, size;
-
-static void require(int ok, const char *what) {
-    if (ok) return;
-    printf("FAILED %s: %s\n", what, crunrt_last_error());
-    exit(1);
-}
-
-static crunrt_group *open_group(int64_t timeout_ms) {
-    crunrt_group *g = NULL;
-    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
-    o.backend = "nccl";
-    o.timeout_ms = timeout_ms;
-    require(crunrt_group_new(rt, &o, &g) == 0, "make a group");
-    return g;
-}
 
 /* Returns new device memory that contains zeros. cudaMemset() returns before it is done, and the
  * tests' streams do not wait for the default stream, so this function waits for the device. */

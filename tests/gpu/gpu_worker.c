@@ -6,7 +6,7 @@
  *   broken       an operation that cannot end in time, then a new group in the same process
  *   split        uses groups split from the world's communicator, then the world again
  *   rejoin       as "broken", then crunrt_rejoin(), and a world and a split in the next round */
-#include <crunrt.h>
+#include "tests/gpu/gpu_test.h"
 
 #include <cuda_runtime.h>
 #include <dirent.h>
@@ -16,24 +16,6 @@
 #include <string.h>
 
 enum { N = 4096 };
-
-static crunrt *rt;
-static int rank, size;
-
-static void require(int ok, const char *what) {
-    if (ok) return;
-    printf("FAILED %s: %s\n", what, crunrt_last_error());
-    exit(1);
-}
-
-static crunrt_group *open_group(int64_t timeout_ms) {
-    crunrt_group *g = NULL;
-    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
-    o.backend = "nccl";
-    o.timeout_ms = timeout_ms;
-    require(crunrt_group_new(rt, &o, &g) == 0, "make a group");
-    return g;
-}
 
 static float *on_gpu(const float *host, size_t count) {
     float *d = NULL;
