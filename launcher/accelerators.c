@@ -1,12 +1,11 @@
 /* Counts accelerators in /sys and /dev: see launcher/accelerators.h. */
 #include "launcher/accelerators.h"
 
-#include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/read_file.h"
 
 #include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,13 +25,6 @@ static bool is_numbered(const char *name, const char *prefix) {
     size_t len = strlen(prefix);
     if (strncmp(name, prefix, len) != 0 || name[len] == '\0') return false;
     return name[len + strspn(name + len, "0123456789")] == '\0';
-}
-
-static bool read_text(const char *path, char *out, size_t size) {
-    CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0;
 }
 
 /* Calls `count` for each entry of the folder whose name consists of `prefix` and a number. Returns
@@ -119,7 +111,7 @@ static uint32_t is_amd_gpu(const char *path, const char *name, const void *dev) 
     char file[PATH_MAX + 16], text[4096], node[64];
     (void) name;
     (void) snprintf(file, sizeof(file), "%s/properties", path);
-    if (!read_text(file, text, sizeof(text)) || property(text, "simd_count") == 0) return 0;
+    if (cr_read_file(file, text, sizeof(text)) <= 0 || property(text, "simd_count") == 0) return 0;
     (void) snprintf(node, sizeof(node), "renderD%llu",
                     (unsigned long long) property(text, "drm_render_minor"));
     return has_render_node(dev, node) ? 1 : 0;
@@ -147,7 +139,8 @@ static uint32_t count_intel_devices(const char *path, const char *name, const vo
     const struct intel *wanted = arg;
     char file[PATH_MAX + 16], vendor[16], *address;
     (void) snprintf(file, sizeof(file), "%s/device/vendor", path);
-    if (!read_text(file, vendor, sizeof(vendor)) || !has_render_node(wanted->dev, name)) return 0;
+    if (cr_read_file(file, vendor, sizeof(vendor)) <= 0) return 0;
+    if (!has_render_node(wanted->dev, name)) return 0;
     if (strncmp(vendor, INTEL, strlen(INTEL)) != 0) return 0;
     (void) snprintf(file, sizeof(file), "%s/device", path);
     address = realpath(file, NULL);

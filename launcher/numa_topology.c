@@ -1,17 +1,15 @@
 /* Reads the topology of the machine from sysfs: implements launcher/numa_topology.h. */
 #include "launcher/numa_topology.h"
 
-#include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/read_file.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CACHE_PATH "%s/devices/system/cpu/cpu%u/cache/index%u/"
 #define PATH_SIZE 512
@@ -27,10 +25,8 @@ read_file(char path[PATH_SIZE], char out[TEXT_SIZE], const char *fmt, ...) {
     int n = vsnprintf(path, PATH_SIZE, fmt, ap);
     va_end(ap);
     if (n < 0 || n >= PATH_SIZE) return -ENAMETOOLONG;
-    CR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : read(fd, out, TEXT_SIZE - 1);
-    if (len < 0) return -errno;
-    out[len] = '\0';
+    ssize_t len = cr_read_file(path, out, TEXT_SIZE);
+    if (len < 0) return (int) len;
     out[strcspn(out, "\n")] = '\0';
     return 0;
 }

@@ -3,27 +3,19 @@
 #include "launcher/scheduler_start.h"
 
 #include "base/memory.h"
+#include "base/read_file.h"
 #include "launcher/task_leader.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static int read_file(void *arg, const char *path, char *out, size_t cap) {
-    size_t len = 0;
-    ssize_t n = 0;
     (void) arg;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return -errno;
-    do n = read(fd, out + len, cap - 1 - len);
-    while (n > 0 && (len += (size_t) n) < cap - 1);
-    int rc = n < 0 ? -errno : 0;
-    out[len] = '\0';
-    (void) close(fd);
-    return rc;
+    ssize_t n = cr_read_file(path, out, cap);
+    return n < 0 ? (int) n : 0;
 }
 
 static bool is_named_torchrun(const char *argv0) {
