@@ -23,7 +23,7 @@ static int add_parts(struct cr_buffer *out, const int64_t part_ns[LEDGER_PART_CO
                                   ms % 1000);
         if (rc < 0) return rc;
     }
-    return cr_buffer_append(out, "\n", 1);
+    return cr_buffer_printf(out, "\n"); /* it adds a NUL, unlike cr_buffer_append() */
 }
 
 static int add_head(struct cr_buffer *out) {

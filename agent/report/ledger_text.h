@@ -9,13 +9,12 @@
 
 /* Appends lines such as
  *
- *   crun: where the time went: 12.4 s, of which 83.1 % is work; 1 restart
- *   crun:   round  began by   detect    stop  rendezvous   spawn  first step      work    wait
- *   crun:       0  start       0.000   0.000       0.002   0.001       1.204     4.100   0.000
- *   …
+ *   crun: where the time went, in seconds: 2.000, of which 69.5 % is work; 1 round after the first
+ *   crun: round  cause          detect      stop rendezvous     spawn first_step      work …
+ *   crun:     0  start           0.000     0.000      0.002     0.003      0.500     0.495 …
  *
- * one line for each row of the ledger and one for the sums, in seconds. Read a running ledger with
- * ledger_read() first. Returns 0 or -ENOMEM. */
+ * one line for each row of the ledger and one for the sums, in seconds, and a NUL. Read a running
+ * ledger with ledger_read() first. Returns 0 or -ENOMEM. */
 int ledger_text(struct cr_buffer *out, const struct ledger *l);
 
 #endif
