@@ -26,9 +26,9 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
 static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
-    struct coordinator_host_options h = {.store_host = "",
+    struct coordinator_host_options h = {.store_host = plan->store_host,
                                          .store_addr = plan->own_addr,
-                                         .listen_host = "",
+                                         .listen_host = plan->listen_host,
                                          .jobs_come_later = true,
                                          .elected = true,
                                          .held_ms = plan->etcd_lease_ms,

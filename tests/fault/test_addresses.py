@@ -305,6 +305,51 @@ def test_a_standalone_node_is_not_reached_from_other_hosts(tmp):
                 assert nodes.nodes[0].wait() == 0
 
 
+def listeners(host):
+    """Returns the (address, port) pairs at which programs on the host listen by TCP."""
+    lines = run([*host.run, "ss", "-Hltn"]).stdout.splitlines()
+    return sorted(tuple(line.split()[3].rsplit(":", 1)) for line in lines)
+
+
+def where_two_nodes_listen(net, tmp, endpoint, *given):
+    """Runs a job on two hosts. Returns what both hosts listen at while its workers run."""
+    with Nodes(tmp, "--nnodes=2", *given, endpoint=endpoint, conf=CONF) as nodes:
+        started = [nodes.start(f"n{i}", f"--node-rank={i}", f"--local-addr={h.addr}",
+                               prefix=h.run) for i, h in enumerate(net.hosts)]
+        workers = nodes.round(2)
+        found = [listeners(h) for h in net.hosts]
+        for w in workers:
+            nodes.connects(w)
+            w.signal(nodes.WELL)
+        assert [n.wait() for n in started] == [0, 0]
+    return found, workers[0].address
+
+
+def test_an_address_that_the_user_wrote_is_the_only_one(tmp):
+    """The coordinator and the stores listen at the address of the command line, not everywhere."""
+    with Net(2) as net:
+        for given in (("--rdzv-backend=c10d",), ("--rdzv-backend=static",)):
+            found, store = where_two_nodes_listen(net, tmp, "10.77.0.1:29400", *given)
+            ports = {"29400", str(store[1])}
+            assert found == [[("10.77.0.1", p) for p in sorted(ports)], []], (given, found)
+
+
+def test_local_addr_decides_where_stores_listen(tmp):
+    """The endpoint is a name, so the coordinator listens everywhere, but the store does not."""
+    with Net(2) as net:
+        for host in net.hosts:
+            host.etc_hosts("10.77.0.1 head")
+        found, store = where_two_nodes_listen(net, tmp, "head:29400", "--rdzv-backend=c10d")
+        expected = sorted([("*", "29400"), ("10.77.0.1", str(store[1]))])
+        assert found == [expected, []], found
+        nodes, worker = one_node(net, tmp, "--local-addr=10.77.0.1")
+        with nodes:
+            found = listeners(net.hosts[0])
+            assert found == [("10.77.0.1", str(worker.address[1]))], found
+            worker.signal(nodes.WELL)
+            assert nodes.nodes[0].wait() == 0
+
+
 def test_the_endpoint_of_one_node_answers(tmp):
     with Net(2) as net:
         for options in (("--rdzv-backend=c10d", "--rdzv-endpoint=10.77.0.1:29400"),
