@@ -72,6 +72,7 @@ struct backend_plan {
     char store_addr[RDZV_ADDR_MAX];
     char listen_host[CR_HOST_MAX];     /* where other nodes connect if store_port is 0 */
     uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
+    struct cr_port_range ports;        /* the ports that may be chosen where none is given */
 };
 
 /* Checks the options without resolving a name or opening a socket. Returns 0, or -EINVAL and sets
