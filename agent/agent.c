@@ -153,8 +153,9 @@ static void close_parts(struct agent *a) {
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
 }
 
-/* Runs when the console has taken the workers' last output. When all parts are closed, on_done
- * runs, which prints the verdict below that output. */
+/* Runs when the console has taken the workers' last output. Closes the relay, the watchdog, the
+ * channels and the timer. After that, on_done runs; it prints the verdict, which so stands below
+ * the workers' output. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
 /* ---- the node's actions on processes ---- */
