@@ -209,6 +209,15 @@ static const struct cr_option table[OPTION_COUNT] = {
      .has_variable = true, .group = LOGS,
      .words = "null console",
      .help = "where events go: null (nowhere), or console, one JSON object an event on stderr"},
+    [OPTION_EVENT_LOG] =
+    {.name = "event-log", .value_name = "FILE", .has_variable = true, .needs_whole_name = true,
+     .group = LOGS,
+     .help = "append what happens to the job, one JSON object a line, with where the time went"},
+    [OPTION_SUMMARY] =
+    {.name = "summary", .value_name = "WORD", .default_value = "auto", .has_variable = true,
+     .group = LOGS,
+     .words = "auto always never",
+     .help = "print where the time went at the end: auto (if there was a restart), always, never"},
     [OPTION_USE_ENV] =
     {.name = "use-env", .group = OTHER,
      .help = "accepted for torch.distributed.launch's sake; always so"},
