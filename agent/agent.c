@@ -19,7 +19,7 @@
 #include "agent/watchdog/watchdog.h"
 #include "agent/worker_channel.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "rendezvous/rendezvous.h"
 #include "status/status.h"
 
@@ -29,6 +29,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Most lines of the node's policy in 10 s, see do_log(): a fixed number, and more for each worker,
+ * because there is a line for each worker that has written a flight record. */
+#define LINES_MIN        100
+#define LINES_PER_WORKER 4
 
 struct agent {
     uv_loop_t *loop;
@@ -51,6 +56,7 @@ struct agent {
     struct log_relay *relay;
     struct watchdog *watchdog; /* NULL if the job has no timer file */
     struct case_file case_file;
+    struct cr_log_limit node_lines; /* log lines that workers can cause */
     struct history history;
     struct status_server *status; /* NULL if the job has no status address */
     enum ledger_cause change; /* kind of the change that was announced last in this round */
@@ -365,9 +371,12 @@ static void do_finish(void *arg) {
     log_relay_flush(a->relay);
 }
 
+/* Logs a line of the node. Packets of workers cause many of these lines, so their rate is limited,
+ * except for lines of the level debug. */
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    cr_log(level, "%s", text);
+    struct agent *a = arg;
+    if (level == CR_LOG_DEBUG) cr_debug("%s", text);
+    else cr_log_limited(&a->node_lines, level, "%s", text);
 }
 
 static const struct node_actions node_actions = {
@@ -474,6 +483,11 @@ static const struct nursery_events nursery_events = {
 
 /* Records that a worker's timer has expired. The worker set the timer itself, so its death counts
  * as its own failure. */
+static bool is_ours(void *arg, pid_t pid) {
+    (void) arg;
+    return nursery_is_descendant(pid);
+}
+
 static void on_timer_expired(void *arg, pid_t pid) {
     struct agent *a = arg;
     for (uint32_t i = 0; i < worker_count(a); i++) {
@@ -481,6 +495,9 @@ static void on_timer_expired(void *arg, pid_t pid) {
         a->case_file.workers[i].timer_expired = true;
     }
 }
+
+static const struct watchdog_events watchdog_events = {.is_ours = is_ours,
+                                                       .on_expired = on_timer_expired};
 
 /* ---- events of the rendezvous, passed to the node ---- */
 
@@ -641,6 +658,7 @@ void agent_dump(struct agent *a, const char *why) {
 
 void agent_free(struct agent *a) {
     if (a == NULL) return;
+    cr_log_limit_end(&a->node_lines);
     cr_buffer_done(&a->report);
     cr_buffer_done(&a->summary);
     history_close(&a->history);
@@ -698,7 +716,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         rc = rendezvous_open(a->loop, &options, &rendezvous_events, a, &a->rendezvous, err);
     }
     if (rc == 0 && job->timer_file != NULL) {
-        rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);
+        rc = watchdog_open(a->loop, job->timer_file, &watchdog_events, a, &a->watchdog, err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
     if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);
@@ -722,6 +740,8 @@ static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *
     a->logs.fd = a->logs.attempt_fd = -1;
     a->began_ms = cr_monotonic_ms();
     a->timer_ms = CR_FOREVER;
+    a->node_lines.about = "the workers";
+    a->node_lines.max = LINES_MIN + LINES_PER_WORKER * settings.workers;
     if (gethostname(a->host, sizeof(a->host) - 1) < 0) strcpy(a->host, "localhost");
     a->processes = calloc(settings.workers, sizeof(struct worker_process *));
     if (a->processes == NULL) return -ENOMEM;

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/waiting.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
@@ -50,6 +51,7 @@ struct rendezvous {
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
      * connection */
     bool lost_message;
+    struct cr_log_limit lines; /* log lines that the coordinator can cause */
     bool closing;
     void (*on_close)(void *arg);
     /* why this node leaves; "" = it does not leave, or no reason was noted. If this node hosts, the
@@ -204,9 +206,12 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
 
 static void on_broken(void *arg, const char *why) { break_off(arg, why); }
 
+/* Logs a line of the member or of its session. Messages of the coordinator cause most of these
+ * lines, so their rate is limited, except for lines of the level debug. */
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    cr_log(level, "%s", text);
+    struct rendezvous *r = arg;
+    if (level == CR_LOG_DEBUG) cr_debug("%s", text);
+    else cr_log_limited(&r->lines, level, "%s", text);
 }
 
 static const struct member_session_actions session_actions = {
@@ -465,6 +470,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     memcpy(r->where, plan.where, sizeof(r->where));
     memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
     r->ports = options->ports;
+    r->lines.about = "the coordinator";
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
     if (rc < 0) {
@@ -491,6 +497,7 @@ static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
     void (*on_close)(void *) = r->on_close;
     void *user = r->arg;
+    cr_log_limit_end(&r->lines);
     store_offer_free(r->offer);
     member_free(r->member);
     member_session_done(&r->session);

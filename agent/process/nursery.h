@@ -106,6 +106,10 @@ struct nursery_events {
  * 0, or a negative errno and sets err to a text that says what failed. */
 int nursery_claim_process(struct cr_error *err);
 
+/* Returns whether the process `pid` is a child of this process, a child of such a child and so on.
+ * Orphans of workers are included, because this process is their sub-reaper. */
+bool nursery_is_descendant(pid_t pid);
+
 /* Opens a nursery and forks its warden. Call nursery_claim_process() before: without that call the
  * nursery cannot find orphans, and ends only the Unix process groups of its workers, and its
  * cgroup. Call nursery_open() while this process is still small, because a fork takes longer the

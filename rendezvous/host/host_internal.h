@@ -9,6 +9,7 @@
 #ifndef RENDEZVOUS_HOST_INTERNAL_H
 #define RENDEZVOUS_HOST_INTERNAL_H
 
+#include "base/log_limit.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/protocol/protocol.h"
@@ -91,6 +92,9 @@ struct coordinator_host {
     uv_timer_t timer;
     char read_buffer[65536];
 
+    /* log lines about jobs and nodes: warnings and errors; others */
+    struct cr_log_limit warnings, infos;
+
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when they
      * are over, the host begins to close */
     bool lingers;
@@ -111,6 +115,9 @@ struct coordinator_host {
 
 int64_t host_now_ms(const struct coordinator_host *host);
 void host_end_event(struct coordinator_host *host);
+/* Logs a line that a coordinator or a session has written. Nodes cause these lines, so their rate
+ * is limited, except for lines of the level debug. */
+void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text);
 
 /* ---- jobs.c ---- */
 

@@ -81,8 +81,8 @@ static int on_operate(void *arg, const struct rdzv_operate *what, struct cr_erro
 }
 
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    if (cr_log_enabled(level)) cr_log(level, "%s", text);
+    const struct host_peer *peer = arg;
+    host_log(peer->host, level, text);
 }
 
 static const struct host_session_actions session_actions = {
