@@ -123,21 +123,11 @@ static void add_output(json_t *rank, const struct node_status *s, uint32_t local
 
 /* ---- the job ---- */
 
-static json_t *lower(const char *name) {
-    char text[32];
-    size_t i = 0;
-    for (; name[i] != '\0' && i < sizeof(text) - 1; i++) {
-        text[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char) (name[i] - 'A' + 'a') : name[i];
-    }
-    text[i] = '\0';
-    return json_string(text);
-}
-
 static json_t *rank_json(const struct node_status *s, uint32_t local_rank) {
     json_int_t first = s->round != NULL ? s->round->first_rank : 0;
     json_t *rank = json_pack("{s:I, s:I, s:o}", "rank", first + local_rank, "local_rank",
                              (json_int_t) local_rank, "state",
-                             lower(worker_state_name(s->node->workers[local_rank].state)));
+                             status_word(worker_state_name(s->node->workers[local_rank].state)));
     add_process(rank, s->processes[local_rank]);
     add_steps(rank, s, local_rank);
     add_output(rank, s, local_rank);
@@ -178,7 +168,7 @@ static void add_round(json_t *job, const struct node_status *s) {
     (void) json_object_set_new(job, "title", status_string(s->job->title));
     (void) json_object_set_new(job, "role", status_string(s->job->rendezvous.role));
     (void) json_object_set_new(job, "group_state",
-                               lower(group_state_name(s->node->group.state)));
+                               status_word(group_state_name(s->node->group.state)));
     if (r == NULL) return;
     (void) json_object_set_new(job, "round", json_integer((json_int_t) r->round));
     (void) json_object_set_new(job, "nodes_in_round", json_integer(r->group_world_size));

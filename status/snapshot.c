@@ -37,11 +37,10 @@ json_t *status_snapshot(json_t *jobs) {
                      (int) getpid(), "jobs", jobs);
 }
 
-/* Writes the name of a phase or a state in lower case: "RUNNING" becomes "running". */
-static json_t *lower(const char *name) {
+json_t *status_word(const char *name) {
     char text[32];
     size_t i = 0;
-    for (; name[i] != '\0' && i < sizeof(text) - 1; i++) {
+    for (; i < sizeof(text) - 1 && name[i] != '\0'; i++) {
         text[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char) (name[i] - 'A' + 'a') : name[i];
     }
     text[i] = '\0';
@@ -51,7 +50,7 @@ static json_t *lower(const char *name) {
 void status_add_job(void *jobs, const struct rdzv_status_job *j) {
     json_t *job = json_pack(
         "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:[]}", "id",
-        status_string(j->run_id), "phase", lower(rendezvous_phase_name(j->phase)), "round",
+        status_string(j->run_id), "phase", status_word(rendezvous_phase_name(j->phase)), "round",
         (json_int_t) j->rounds - 1, "restarts", (json_int_t) j->restart_count, "max_restarts",
         (json_int_t) j->max_restarts, "min_nodes", (json_int_t) j->min_nodes, "max_nodes",
         (json_int_t) j->max_nodes, "nodes_in_round", (json_int_t) j->group_world_size,
@@ -64,7 +63,7 @@ void status_add_node(void *jobs, const struct rdzv_status_node *n) {
     json_t *node = json_pack(
         "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:f}", "host", status_string(n->host), "addr",
         status_string(n->addr), "pid", (json_int_t) n->pid, "role", status_string(n->role),
-        "state", lower(rendezvous_state_name(n->state)), "group_rank", (json_int_t) n->group_rank,
+        "state", status_word(rendezvous_state_name(n->state)), "group_rank", (json_int_t) n->group_rank,
         "first_rank", (json_int_t) n->first_rank, "workers", (json_int_t) n->local_world_size,
         "heard_s_ago", n->silent_ms < 0 ? 0.0 : (double) n->silent_ms / 1000);
     json_t *job = json_array_get(jobs, json_array_size(jobs) - 1);

@@ -14,6 +14,10 @@
  * its bytes that is not part of a printable character becomes \xNN. */
 json_t *status_string(const char *text);
 
+/* Returns a new JSON string with the name of a state in lower case, at most 31 bytes: "running" for
+ * "RUNNING". Returns NULL if memory is short. */
+json_t *status_word(const char *name);
+
 /* Returns a new snapshot with what every snapshot has: the version, the time, this host and
  * process, and the list of jobs, whose reference the function takes. Returns NULL if memory is
  * short. */
