@@ -483,7 +483,9 @@ static int build_node(struct builder *b) {
     }
     r->local_addr = text_of(b, OPTION_LOCAL_ADDR);
     if (r->local_addr != NULL && r->local_addr[0] == '\0') r->local_addr = NULL;
-    return 0;
+    const char *ports = text_of(b, OPTION_PORT_RANGE);
+    if (ports == NULL || ports[0] == '\0') return 0;
+    return name_option(b, OPTION_PORT_RANGE, cr_port_range_parse(ports, &r->ports, b->err));
 }
 
 static int build_rendezvous(struct builder *b) {

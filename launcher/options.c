@@ -91,6 +91,11 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_LOCAL_ADDR] =
     {.name = "local-addr", .value_name = "HOST", .has_variable = true, .group = RENDEZVOUS,
      .help = "address that this node tells the others (default: found out)"},
+    [OPTION_PORT_RANGE] =
+    {.name = "port-range", .value_name = "LO-HI", .has_variable = true, .group = RENDEZVOUS,
+     .words = "29500-29600",
+     .help = "ports at which this node may listen where no port is given, for firewalls (default: "
+             "any free one)"},
     [OPTION_RDZV_BACKEND] =
     {.name = "rdzv-backend", .value_name = "NAME", .default_value = "static",
      .has_variable = true, .group = RENDEZVOUS,
