@@ -494,6 +494,10 @@ static int build_rendezvous(struct builder *b) {
     if (rc < 0) return rc;
     r->backend = text_of(b, OPTION_RDZV_BACKEND);
     int is_static = strcmp(r->backend, "static") == 0;
+    r->token_file = text_of(b, OPTION_RDZV_TOKEN_FILE);
+    if (r->token_file == NULL || r->token_file[0] == '\0') {
+        r->token_file = variable(b, "CRUN_RDZV_TOKEN_FILE");
+    }
     r->is_host = is_static ? r->node_rank == 0 : -1;
     if (is_static) r->join_timeout_ms = STATIC_JOIN_MS;
     rc = build_rdzv_conf(b);

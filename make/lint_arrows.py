@@ -50,10 +50,12 @@ CHAMBERS = {
     "rendezvous": (None, ["rendezvous/coordinator", "rendezvous/host", "rendezvous/member",
                           "rendezvous/protocol", "rendezvous/way"]),
     "rendezvous/protocol": ("protocol.h", []),
+    "rendezvous/secure": ("secure.h", []),
     "rendezvous/coordinator": ("coordinator.h", ["rendezvous/protocol"]),
     "rendezvous/member": ("member.h", ["rendezvous/protocol"]),
-    "rendezvous/host": ("host.h", ["rendezvous/coordinator", "rendezvous/protocol", "store"]),
-    "rendezvous/way": ("way.h", ["rendezvous/host", "rendezvous/protocol"]),
+    "rendezvous/host": ("host.h", ["rendezvous/coordinator", "rendezvous/protocol",
+                                   "rendezvous/secure", "store"]),
+    "rendezvous/way": ("way.h", ["rendezvous/host", "rendezvous/protocol", "rendezvous/secure"]),
 
     "inspect": (None, []),
 
@@ -116,6 +118,8 @@ PURE = [
     "rendezvous/coordinator/seat_table.c", "rendezvous/coordinator/settings.c",
     "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
+    "rendezvous/secure/channel.c", "rendezvous/secure/keys.c", "rendezvous/secure/noise.c",
+    "rendezvous/secure/primitives.c",
     "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_election.c",
     "rendezvous/way/etcd_fields.c", "rendezvous/way/race.c", "rendezvous/way/stranger.c",
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",

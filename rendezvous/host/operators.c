@@ -32,10 +32,28 @@ static void send_job(struct host_peer *to, const struct host_job *job) {
     coordinator_visit(job->coordinator, send_node, to);
 }
 
+static void refuse(struct host_peer *peer, const char *why) {
+    struct rdzv_message m = {.type = RDZV_REFUSED};
+    m.refused = (struct rdzv_refused){.version_min = RDZV_VERSION_MIN,
+                                      .version_max = RDZV_VERSION_MAX, .why = why};
+    host_peer_send(peer, &m);
+}
+
+/* An operator whose key is that of one job sees only that job. */
+static bool may_see(const struct host_peer *peer, const struct host_job *job) {
+    return host_check_operator(peer, job->run_id, NULL) == 0;
+}
+
 void host_answer_status(struct host_peer *peer) {
     struct rdzv_message done = {.type = RDZV_STATUS_DONE};
+    struct cr_error err = {0};
+    if (host_check_operator(peer, secure_channel_run_id(peer->channel), &err) < 0) {
+        refuse(peer, err.text);
+        return;
+    }
     const struct host_job *job;
     LIST_FOREACH(job, &peer->host->jobs, entry) {
+        if (!may_see(peer, job)) continue;
         send_job(peer, job);
         done.status_done.jobs++;
     }
@@ -47,6 +65,8 @@ void host_answer_status(struct host_peer *peer) {
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
+    int rc = host_check_operator(peer, o->run_id, err);
+    if (rc < 0) return rc;
     struct host_job *job = host_find_job(peer->host, o->run_id);
     if (job == NULL) {
         return cr_fail(err, -ENOENT,

@@ -18,7 +18,7 @@ $(failing_programs): $(BUILD)/tests/failing/%: $(failing_allocator)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(failing_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) \
-	    $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
+	    $(program_LIBS) $(LDLIBS)
 
 check-allocator: all $(failing_programs) ## let every single allocation fail once; some minutes
 	$(Q)for test in tests/fault/test_failing_allocator*.py; do \
