@@ -27,6 +27,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Time in ms that the agent needs to end once it waits for no process any more: for its last
+ * messages to other nodes, and to close everything. */
+#define OWN_END_MS 1000
+
 struct agent {
     uv_loop_t *loop;
     const struct agent_job *job;
@@ -295,7 +299,7 @@ static const enum agent_outcome outcomes[] = {
     [GROUP_GOES_ON] = AGENT_ERROR,   [GROUP_SUCCEEDED] = AGENT_SUCCEEDED,
     [GROUP_FAILED] = AGENT_FAILED,   [GROUP_LOST] = AGENT_ERROR,
     [GROUP_UNSTARTED] = AGENT_ERROR, [GROUP_SIGNALED] = AGENT_SIGNALED,
-    [GROUP_LEFT] = AGENT_LEFT,
+    [GROUP_LEFT] = AGENT_LEFT,       [GROUP_STUCK] = AGENT_ERROR,
 };
 
 /* Logs a warning about the failure. Call this if workers failed, but the job ends for another
@@ -381,9 +385,7 @@ static void on_empty(void *arg) {
     arm_timer(a);
 }
 
-/* Logs a warning about a process that SIGKILL does not end. The node cannot go on before the
- * process is dead, because the process may hold the GPU, the port or the files that the next
- * attempt needs. */
+/* Logs a warning about a process that SIGKILL does not end. */
 static void on_stuck(void *arg, const struct worker_process *w, const struct nursery_stuck *how) {
     struct agent *a = arg;
     char who[64] = "a process that a worker has started", where[128] = "";
@@ -395,14 +397,42 @@ static void on_stuck(void *arg, const struct worker_process *w, const struct nur
     if (how->wait_channel[0] != '\0') {
         (void) snprintf(where, sizeof(where), ", waiting in the kernel in %s", how->wait_channel);
     }
-    cr_warn("cannot kill %s, pid %d (%s): it lives %g s after SIGKILL, in state %c%s; crun waits "
-            "for its end; look for a file system, GPU or other device that does not answer, or a "
-            "frozen cgroup",
+    cr_warn("cannot kill %s, pid %d (%s): it lives %.1f s after SIGKILL, in state %c%s; look for a "
+            "file system, GPU or other device that does not answer, or a frozen cgroup",
             who, (int) how->pid, how->name, (double) how->since_ms / 1000, how->state, where);
 }
 
-static const struct nursery_events nursery_events = {
-    .on_exit = on_exit_of, .on_empty = on_empty, .on_stuck = on_stuck};
+/* Returns how long, in ms, this agent waits after SIGKILL for the end of its workers: as long as
+ * the coordinator does (stop_limit), less the time that the agent needs to end itself. */
+static int64_t give_up_ms(const struct agent_job *job) {
+    int64_t grace_ms = job->stop_timeout_ms > job->shutdown_timeout_ms ? job->stop_timeout_ms
+                                                                       : job->shutdown_timeout_ms;
+    int64_t ms = job->rendezvous.stop_limit_ms - grace_ms - OWN_END_MS;
+    return ms > OWN_END_MS ? ms : OWN_END_MS;
+}
+
+/* Ends this agent although processes are left that SIGKILL does not end. This node cannot run
+ * another round, because these processes may hold the GPU, the port or the files that the round
+ * needs. */
+static void on_unkillable(void *arg, unsigned count) {
+    struct agent *a = arg;
+    struct cr_error err;
+    (void) cr_fail(&err, -EBUSY,
+                   "cannot end %u process(es) of host '%s': they live on after SIGKILL; crun ends "
+                   "without them; do not use this host before they are gone", count, a->host);
+    /* an error that this agent ends with is printed by the launcher */
+    if (a->node.group.ending == GROUP_GOES_ON) a->error = err;
+    else cr_warn("%s", err.text);
+    nursery_abandon(a->nursery);
+    for (uint32_t i = 0; i < worker_count(a); i++) a->processes[i] = NULL;
+    node_processes_unkillable(&a->node, cr_monotonic_ms());
+    arm_timer(a);
+}
+
+static const struct nursery_events nursery_events = {.on_exit = on_exit_of,
+                                                     .on_empty = on_empty,
+                                                     .on_stuck = on_stuck,
+                                                     .on_unkillable = on_unkillable};
 
 /* Records that a worker's timer has expired. The worker set the timer itself, so its death counts
  * as its own failure. */
@@ -601,7 +631,9 @@ static int open_relay(struct agent *a, struct cr_error *err) {
  * open sockets, so that no empty folder is left if a port is in use. */
 static int open_parts(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
-    int rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
+    struct nursery_events events = nursery_events;
+    events.give_up_ms = give_up_ms(job);
+    int rc = nursery_open(a->loop, &events, a, &a->nursery, err);
     if (rc == 0) {
         rc = worker_channels_open(a->loop, worker_count(a), job->step_timeout_ms, &channel_events,
                                   a, &a->channels, err);

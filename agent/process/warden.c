@@ -38,7 +38,8 @@
 #define WAIT_MAX      256       /* the most killed processes for whose deaths one kill_round()
                                  * waits */
 #define ROUND_MS      200       /* kill_round() stops waiting for deaths after this many ms without
-                                 * a death */
+                                 * a death; twice as long after each round without a death */
+#define ROUND_MAX_MS  10000     /* but not longer than this */
 #define CLEAN_SCANS   2         /* number of scans in a row that must find nothing before the warden
                                  * exits */
 #define UNDECIDED_MS  10000     /* total ms for which the warden waits for processes to leave
@@ -137,20 +138,26 @@ static int kill_process(const struct process *p) {
     return fd;
 }
 
-static void await_deaths(struct pollfd *dying, nfds_t count) {
+/* Waits until the killed processes are dead, or until none has died for *round_ms. Sets *round_ms
+ * for the next round: a process in an uninterruptible sleep may live on for days, and to scan /proc
+ * for it five times a second would cost a processor's time. */
+static void await_deaths(struct pollfd *dying, nfds_t count, int *round_ms) {
+    bool any = count == 0;
     for (nfds_t left = count; left > 0;) {
-        if (poll(dying, count, ROUND_MS) <= 0) break;
+        if (poll(dying, count, *round_ms) <= 0) break;
         left = 0;
+        any = true;
         for (nfds_t i = 0; i < count; i++) {
             if (dying[i].fd >= 0 && dying[i].revents != 0) cr_close_fd(&dying[i].fd);
             left += dying[i].fd >= 0;
         }
     }
+    *round_ms = any ? ROUND_MS : *round_ms < ROUND_MAX_MS / 2 ? 2 * *round_ms : ROUND_MAX_MS;
     for (nfds_t i = 0; i < count; i++) cr_close_fd(&dying[i].fd);
 }
 
 static struct found kill_round(struct process *all, const char *token,
-                               const struct warden_roster *roster) {
+                               const struct warden_roster *roster, int *round_ms) {
     struct found found = {0};
     size_t count = read_processes(all, token, roster, &found);
     mark_descendants(all, count);
@@ -169,7 +176,7 @@ static struct found kill_round(struct process *all, const char *token,
     /* without pidfds nothing reports the deaths of the killed processes, so wait 1 ms before the
      * next scan */
     if (found.ours > 0 && waiting == 0) pause_for(1);
-    await_deaths(dying, waiting);
+    await_deaths(dying, waiting, round_ms);
     return found;
 }
 
@@ -185,9 +192,10 @@ static void end_everything(const char *token, struct cgroup *cgroup,
     struct process *all = mmap(NULL, PROCESSES_MAX * sizeof *all, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return;
-    for (int clean = 0, paused_ms = 0; clean < CLEAN_SCANS;) {
+    int populated_ms = 1; /* ms to wait for the cgroup to become empty; doubles each time */
+    for (int clean = 0, paused_ms = 0, round_ms = ROUND_MS; clean < CLEAN_SCANS;) {
         cgroup_kill(cgroup);
-        struct found found = kill_round(all, token, roster);
+        struct found found = kill_round(all, token, roster, &round_ms);
         clean = found.ours == 0 ? clean + 1 : 0;
         if (clean == 0) continue;
         int pause_ms = undecided_pause(&found, paused_ms);
@@ -200,7 +208,8 @@ static void end_everything(const char *token, struct cgroup *cgroup,
          * not counted while the cgroup has processes. */
         if (clean > 0 && cgroup_populated(cgroup)) {
             clean = 0;
-            pause_for(1);
+            pause_for(populated_ms);
+            if (populated_ms < ROUND_MAX_MS) populated_ms *= 2;
         }
     }
     (void) cgroup_remove(cgroup);
