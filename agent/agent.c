@@ -53,6 +53,9 @@ struct agent {
     struct watchdog *watchdog; /* NULL if the job has no timer file */
     struct case_file case_file;
 
+    /* time (ms, monotonic clock) at which the warden ends workers with ranks; CR_FOREVER if no other
+     * node can get their ranks */
+    int64_t lease_end_ms;
     int64_t began_ms;
     /* why workers could not be started, or why the rendezvous has ended the job */
     struct cr_error error;
@@ -87,9 +90,19 @@ static const char *text_of(const struct cr_buffer *b) {
 
 static void on_timer(uv_timer_t *timer);
 
+/* Sets the time at which the warden ends the workers if this process stands still: the end of this
+ * node's lease, while workers may have ranks. */
+static void set_fence(struct agent *a) {
+    enum group_state state = a->node.group.state;
+    if (a->open_parts > 0) return; /* the nursery is closing */
+    bool has_ranks = state == GROUP_RUNNING || state == GROUP_WAITING || state == GROUP_STOPPING;
+    nursery_set_fence(a->nursery, has_ranks ? a->lease_end_ms : CR_FOREVER);
+}
+
 /* Starts the timer for the node's next deadline. Call this at the end of every callback that passes
  * an event to the node. */
 static void arm_timer(struct agent *a) {
+    set_fence(a);
     int64_t deadline_ms = node_deadline(&a->node);
     if (deadline_ms == a->timer_ms) return;
     a->timer_ms = deadline_ms;
@@ -172,6 +185,7 @@ static struct attempt attempt_of(struct agent *a) {
 
 static int do_start(void *arg, bool *starts) {
     struct agent *a = arg;
+    set_fence(a);
     struct attempt attempt = attempt_of(a);
     return attempt_start(&attempt, starts, &a->error);
 }
@@ -429,10 +443,21 @@ static void on_unkillable(void *arg, unsigned count) {
     arm_timer(a);
 }
 
+/* The rendezvous stops the round first, because its lease is over: otherwise the deaths that the
+ * warden has caused would count as failures of the workers. */
+static void on_fenced(void *arg) {
+    struct agent *a = arg;
+    cr_warn("this process stood still until its lease was over (was it stopped or frozen?); the "
+            "warden has ended the workers, because other nodes may run with their ranks");
+    rendezvous_stood_still(a->rendezvous, 0);
+    arm_timer(a);
+}
+
 static const struct nursery_events nursery_events = {.on_exit = on_exit_of,
                                                      .on_empty = on_empty,
                                                      .on_stuck = on_stuck,
-                                                     .on_unkillable = on_unkillable};
+                                                     .on_unkillable = on_unkillable,
+                                                     .on_fenced = on_fenced};
 
 /* Records that a worker's timer has expired. The worker set the timer itself, so its death counts
  * as its own failure. */
@@ -495,6 +520,14 @@ static void on_change_at(void *arg, uint64_t id, uint64_t step, int64_t left_ms)
     arm_timer(a);
 }
 
+static void on_lease(void *arg, int64_t until_ms) {
+    struct agent *a = arg;
+    /* the member of a node that is cut off has no lease any more; but the workers' limit stays */
+    if (until_ms == CR_FOREVER && a->node.group.lease_ms != CR_FOREVER) return;
+    a->lease_end_ms = until_ms;
+    set_fence(a);
+}
+
 static void on_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
                       const char *why) {
     agent_notice(arg, kind, left_ms, why);
@@ -505,7 +538,7 @@ static void on_dump(void *arg, const char *why) { agent_dump(arg, why); }
 static const struct rendezvous_events rendezvous_events = {
     .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,
     .on_change = on_change,       .on_change_at = on_change_at,
-    .on_notice = on_notice,       .on_dump = on_dump,
+    .on_notice = on_notice,       .on_dump = on_dump,   .on_lease = on_lease,
 };
 
 /* ---- events of the workers' channels, passed to the node ---- */
@@ -664,7 +697,7 @@ static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *
     a->job = job;
     a->logs.fd = a->logs.attempt_fd = -1;
     a->began_ms = cr_monotonic_ms();
-    a->timer_ms = CR_FOREVER;
+    a->timer_ms = a->lease_end_ms = CR_FOREVER;
     if (gethostname(a->host, sizeof(a->host) - 1) < 0) strcpy(a->host, "localhost");
     a->processes = calloc(settings.workers, sizeof(struct worker_process *));
     if (a->processes == NULL) return -ENOMEM;

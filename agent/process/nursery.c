@@ -58,6 +58,13 @@ static bool has_living(const struct nursery *n, bool kept) {
     return false;
 }
 
+/* Reports once that the warden has ended the workers. */
+static void report_fenced(struct nursery *n) {
+    if (n->fenced_reported || !n->roster->fenced || n->events.on_fenced == NULL) return;
+    n->fenced_reported = true;
+    n->events.on_fenced(n->arg);
+}
+
 static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
@@ -143,8 +150,13 @@ static bool has_unknown_processes(struct nursery *n) {
 
 /* ---- nursery_turn() ---- */
 
+void nursery_set_fence(struct nursery *n, int64_t fence_ms) {
+    warden_set_fence(&n->warden, n->roster, fence_ms);
+}
+
 static void become_empty(struct nursery *n) {
     nursery_enter(n, NURSERY_OPEN);
+    n->fenced_reported = n->roster->fenced = false;
     (void) uv_timer_stop(&n->grace);
     (void) uv_timer_stop(&n->stuck);
     orphans_forget(n);
@@ -157,6 +169,7 @@ static void become_empty(struct nursery *n) {
 
 static void nursery_turn(struct nursery *n) {
     if (n->state == NURSERY_CLOSING) return;
+    report_fenced(n);
     (void) deaths_collect(n);
     (void) uv_timer_stop(&n->turn);
     deaths_deliver(n); /* on_exit may call nursery_end() or nursery_close() */

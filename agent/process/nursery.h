@@ -106,6 +106,10 @@ struct nursery_events {
      * on_unkillable is NULL if the owner never gives up. */
     void (*on_unkillable)(void *arg, unsigned count);
     int64_t give_up_ms;
+    /* Runs when the warden has ended the processes because this process stood still
+     * (nursery_set_fence()), before on_exit runs for the workers. May call nursery_end(). NULL if
+     * the owner sets no fence. */
+    void (*on_fenced)(void *arg);
 };
 
 /* Prepares this process to start workers: makes it the sub-reaper of its descendants, sets SIGCHLD
@@ -179,6 +183,12 @@ enum nursery_spares {
  * does, except that it spares the processes named by `spares`: these leave the cgroup, and nothing
  * ends them any more. */
 void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms, enum nursery_spares spares);
+
+/* Sets the time (ms, monotonic clock) at which the warden ends all processes of the nursery if this
+ * process has not set a later time before, because this process stands still: it was stopped, or its
+ * cgroup is frozen. CR_FOREVER, which is set at first, means that there is no such time. Workers
+ * that the warden has ended are reported with SIGKILL as the signal that this process sent. */
+void nursery_set_fence(struct nursery *n, int64_t fence_ms);
 
 /* Call this in on_unkillable. Sends SIGKILL to kept workers, too, and forgets all workers: on_exit
  * and on_empty do not run for them, and all pointers to them become invalid. No worker can be

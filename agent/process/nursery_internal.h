@@ -147,6 +147,8 @@ struct nursery {
     struct warden warden;
     unsigned warden_deaths;
     struct warden_roster *roster; /* shared with the warden */
+    /* true if on_fenced has run since the nursery was last empty */
+    bool fenced_reported;
 };
 
 /* ---- watch.c ---- */

@@ -7,6 +7,10 @@
  *          repeat until two scans in a row find none
  *       -> remove the cgroup -> exit
  *
+ * The warden also ends the processes of the nursery when this process lives but stands still
+ * (SIGSTOP, a debugger, a frozen cgroup) until its fence: after that time other nodes may run
+ * workers with the same ranks. The warden goes on waiting after that.
+ *
  * A process belongs to the nursery if it has the nursery's token in its environment, if it is in a
  * worker's Unix session, or if it descends from such a process.
  *
@@ -18,6 +22,7 @@
 
 #include "agent/process/proc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +63,10 @@ struct process {
 struct found {
     size_t ours, undecided;
 };
+
+static int64_t fence_of(const struct warden_roster *roster) {
+    return __atomic_load_n(&roster->fence_ms, __ATOMIC_ACQUIRE);
+}
 
 /* ---- finding the processes of the nursery ---- */
 
@@ -156,10 +165,14 @@ static void await_deaths(struct pollfd *dying, nfds_t count, int *round_ms) {
     for (nfds_t i = 0; i < count; i++) cr_close_fd(&dying[i].fd);
 }
 
+/* Scans /proc and kills the processes of the nursery. If `fence_ms` is no longer the fence when the
+ * scan is over, kills nothing: this process goes on, and may have started new workers. */
 static struct found kill_round(struct process *all, const char *token,
-                               const struct warden_roster *roster, int *round_ms) {
+                               const struct warden_roster *roster, int64_t fence_ms,
+                               int *round_ms) {
     struct found found = {0};
     size_t count = read_processes(all, token, roster, &found);
+    if (fence_of(roster) != fence_ms) return (struct found){0};
     mark_descendants(all, count);
     struct pollfd dying[WAIT_MAX];
     nfds_t waiting = 0;
@@ -187,15 +200,20 @@ static int undecided_pause(const struct found *found, int paused_ms) {
     return found->undecided > 0 && paused_ms < UNDECIDED_MS ? 1 + paused_ms / 8 : 0;
 }
 
+static struct process *map_processes(void) {
+    void *all = mmap(NULL, PROCESSES_MAX * sizeof(struct process), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return all == MAP_FAILED ? NULL : all;
+}
+
 static void end_everything(const char *token, struct cgroup *cgroup,
                            const struct warden_roster *roster) {
-    struct process *all = mmap(NULL, PROCESSES_MAX * sizeof *all, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all == MAP_FAILED) return;
+    struct process *all = map_processes();
+    if (all == NULL) return;
     int populated_ms = 1; /* ms to wait for the cgroup to become empty; doubles each time */
     for (int clean = 0, paused_ms = 0, round_ms = ROUND_MS; clean < CLEAN_SCANS;) {
         cgroup_kill(cgroup);
-        struct found found = kill_round(all, token, roster, &round_ms);
+        struct found found = kill_round(all, token, roster, fence_of(roster), &round_ms);
         clean = found.ours == 0 ? clean + 1 : 0;
         if (clean == 0) continue;
         int pause_ms = undecided_pause(&found, paused_ms);
@@ -213,6 +231,48 @@ static void end_everything(const char *token, struct cgroup *cgroup,
         }
     }
     (void) cgroup_remove(cgroup);
+}
+
+/* ---- the fence ---- */
+
+/* Ends the workers because this process has not set a later fence in time. Does not use cgroup.kill:
+ * this process may go on at any moment and start new workers in the cgroup, and a write to
+ * cgroup.kill cannot be limited to the processes of the scan. */
+static void end_workers(const char *token, struct warden_roster *roster, int64_t fence_ms) {
+    struct process *all = map_processes();
+    if (all == NULL) return;
+    __atomic_store_n(&roster->fenced, true, __ATOMIC_RELEASE);
+    int clean = 0, round_ms = ROUND_MS;
+    while (clean < CLEAN_SCANS && fence_of(roster) == fence_ms) {
+        struct found found = kill_round(all, token, roster, fence_ms, &round_ms);
+        clean = found.ours == 0 ? clean + 1 : 0;
+    }
+    (void) munmap(all, PROCESSES_MAX * sizeof *all);
+}
+
+/* Waits until this process dies; ends the workers at each fence that passes before. */
+static void watch(const char *token, struct warden_roster *roster) {
+    struct pollfd lifeline = {.fd = LIFELINE_FD, .events = POLLIN};
+    int64_t passed_ms = CR_FOREVER; /* the fence at which workers were ended */
+    char bytes[64];
+    for (;;) {
+        int64_t fence_ms = fence_of(roster);
+        int wait_ms = cr_poll_timeout(fence_ms == passed_ms ? CR_FOREVER : fence_ms);
+        int ready = poll(&lifeline, 1, wait_ms);
+        if (ready > 0 && read(LIFELINE_FD, bytes, sizeof bytes) == 0) return;
+        if (ready != 0 || fence_of(roster) != fence_ms || cr_time_left_ms(fence_ms) > 0) continue;
+        end_workers(token, roster, fence_ms);
+        passed_ms = fence_ms;
+    }
+}
+
+void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fence_ms) {
+    int64_t before_ms = roster->fence_ms;
+    if (fence_ms == before_ms) return;
+    __atomic_store_n(&roster->fence_ms, fence_ms, __ATOMIC_RELEASE);
+    /* the pipe cannot be full: the warden reads, and a byte is written once a lease at most */
+    if ((fence_ms < before_ms || cr_time_left_ms(before_ms) == 0) && w->lifeline >= 0)
+        (void) !write(w->lifeline, "f", 1);
 }
 
 /* ---- starting and ending the warden ---- */
@@ -238,20 +298,19 @@ static void keep_only(int lifeline) {
 }
 
 static _Noreturn void warden_main(int lifeline, const char *token, struct cgroup cgroup,
-                                  const struct warden_roster *roster) {
+                                  struct warden_roster *roster) {
     (void) setsid();
     (void) prctl(PR_SET_NAME, "crun-warden");
     (void) chdir("/");
     keep_only(lifeline);
-    char byte;
-    while (read(LIFELINE_FD, &byte, 1) < 0 && errno == EINTR) continue;
+    watch(token, roster);
     cgroup_reopen(&cgroup); /* the cgroup may have been replaced since the fork */
     end_everything(token, &cgroup, roster);
     _exit(0);
 }
 
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
-                 const struct warden_roster *roster) {
+                 struct warden_roster *roster) {
     int ends[2];
     *w = (struct warden){.pidfd = -1, .lifeline = -1};
     if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
