@@ -14,6 +14,7 @@
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
 #include "agent/report/report.h"
+#include "agent/suspension.h"
 #include "agent/watchdog/watchdog.h"
 #include "agent/worker_channel.h"
 #include "base/clock.h"
@@ -51,6 +52,7 @@ struct agent {
     struct log_dir logs;
     struct log_relay *relay;
     struct watchdog *watchdog; /* NULL if the job has no timer file */
+    struct suspension_watch suspension;
     struct case_file case_file;
 
     /* time (ms, monotonic clock) at which the warden ends workers with ranks; CR_FOREVER if no other
@@ -168,6 +170,7 @@ static void close_parts(struct agent *a) {
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
+    if (suspension_watch_close(&a->suspension, on_part_closed)) a->open_parts++;
 }
 
 /* Runs when the console has taken the workers' last output. When all parts are closed, on_done
@@ -453,6 +456,16 @@ static void on_fenced(void *arg) {
     arm_timer(a);
 }
 
+/* The rendezvous gets the length of the suspension, because its clock has not counted it: the lease
+ * may be over, and other nodes may run with the ranks of this node's workers. */
+static void on_resumed(void *arg, int64_t slept_ms) {
+    struct agent *a = arg;
+    if (a->open_parts > 0) return;
+    cr_warn("this machine was suspended for %.1f s", (double) slept_ms / 1000);
+    rendezvous_stood_still(a->rendezvous, slept_ms);
+    arm_timer(a);
+}
+
 static const struct nursery_events nursery_events = {.on_exit = on_exit_of,
                                                      .on_empty = on_empty,
                                                      .on_stuck = on_stuck,
@@ -722,6 +735,7 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
     a->arg = arg;
     (void) uv_timer_init(loop, &a->timer);
     a->timer.data = a;
+    suspension_watch_open(&a->suspension, loop, on_resumed, a);
     int rc = open_parts(a, err);
     if (rc < 0) {
         a->failed_start = 1;

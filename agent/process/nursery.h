@@ -185,9 +185,10 @@ enum nursery_spares {
 void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms, enum nursery_spares spares);
 
 /* Sets the time (ms, monotonic clock) at which the warden ends all processes of the nursery if this
- * process has not set a later time before, because this process stands still: it was stopped, or its
- * cgroup is frozen. CR_FOREVER, which is set at first, means that there is no such time. Workers
- * that the warden has ended are reported with SIGKILL as the signal that this process sent. */
+ * process has not set a later time before, because this process stands still: it was stopped, or
+ * its cgroup is frozen. CR_FOREVER, which is set at first, means that there is no such time.
+ * Workers that the warden has ended are reported with SIGKILL as the signal that this process
+ * sent. */
 void nursery_set_fence(struct nursery *n, int64_t fence_ms);
 
 /* Call this in on_unkillable. Sends SIGKILL to kept workers, too, and forgets all workers: on_exit

@@ -235,9 +235,9 @@ static void end_everything(const char *token, struct cgroup *cgroup,
 
 /* ---- the fence ---- */
 
-/* Ends the workers because this process has not set a later fence in time. Does not use cgroup.kill:
- * this process may go on at any moment and start new workers in the cgroup, and a write to
- * cgroup.kill cannot be limited to the processes of the scan. */
+/* Ends the workers because this process has not set a later fence in time. Does not use
+ * cgroup.kill: this process may go on at any moment and start new workers in the cgroup, and a
+ * write to cgroup.kill cannot be limited to the processes of the scan. */
 static void end_workers(const char *token, struct warden_roster *roster, int64_t fence_ms) {
     struct process *all = map_processes();
     if (all == NULL) return;

@@ -33,9 +33,9 @@ struct warden {
     int lifeline;
 };
 
-/* Sets roster->fence_ms. The warden sleeps until the fence that it knows, and then reads the new one;
- * so a fence that is set later wakes nobody. If the old fence was passed or there was none, this
- * function wakes the warden. */
+/* Sets roster->fence_ms. The warden sleeps until the fence that it knows, and then reads the new
+ * one; so a call that sets a later fence wakes nobody. If the old fence has passed or there was
+ * none, this function wakes the warden. */
 void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fence_ms);
 
 /* Forks a warden for the nursery that has this token, cgroup and roster, and stores the warden in
