@@ -55,8 +55,8 @@ struct agent {
     struct suspension_watch suspension;
     struct case_file case_file;
 
-    /* time (ms, monotonic clock) at which the warden ends workers with ranks; CR_FOREVER if no other
-     * node can get their ranks */
+    /* time (ms, monotonic clock) at which the warden ends workers with ranks; CR_FOREVER if no
+     * other node can get their ranks */
     int64_t lease_end_ms;
     int64_t began_ms;
     /* why workers could not be started, or why the rendezvous has ended the job */
