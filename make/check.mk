@@ -35,7 +35,10 @@ check-golden:      ## command lines and wire bytes, as recorded
 check-notices: all ## 1,000 notices at random moments; all ranks save after the same step
 	$(Q)NOTICES=$(or $(NOTICES),1000) CK_TIMEOUT_MULTIPLIER=20 $(runner) integration \
 	    --filter 'test_python$$'
-.PHONY: check-notices
+check-why: all ## 200 hung jobs of 16 ranks; crun-agent why names the odd rank of each
+	$(Q)SEEDS=$(or $(SEEDS),200) CK_TIMEOUT_MULTIPLIER=20 $(runner) integration \
+	    --filter 'test_why$$'
+.PHONY: check-notices check-why
 
 asan: ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(Q)make/deps.sh check

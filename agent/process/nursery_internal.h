@@ -98,7 +98,7 @@ struct nursery {
     enum nursery_state state; /* changed by nursery_enter() only */
     int end_signal;           /* the signal of nursery_end(), sent in ENDING */
 
-    int epoll_fd; /* reports deaths in the kernel's order; contains the pidfds */
+    int epoll_fd; /* an epoll of all pidfds; reports deaths in the order in which they happened */
     uv_poll_t deaths;
     uv_signal_t sigchld;
     uv_timer_t grace; /* fires when the grace is over; runs in ENDING */

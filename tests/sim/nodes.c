@@ -292,8 +292,8 @@ void node_die(struct sim_node *n, bool silently) {
     if (own != NULL) host_die(own, silently);
 }
 
-/* Ends the launcher of a node that has requested its action `finish`. In some schedules a user
- * starts the launcher again later. */
+/* Call this after a node's policy has called its action `finish`, which ends the launcher of that
+ * node. In some schedules a user starts the launcher again later. */
 static void exit_launcher(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = own_host(n);

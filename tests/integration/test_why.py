@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# timeout: 240
+"""Tests crun-agent why: of 16 ranks that hang, the one that is elsewhere is named, with the place.
+
+SEEDS=N runs N random cases (make check-why: 200). A case draws the odd rank and where it is."""
+import ctypes
+import itertools
+import json
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_test import (BUILD, CRUN, SCALE, clean_env, run, run_tests, skip, start, wait_for)
+
+CRUN_AGENT = BUILD / "bin" / "crun-agent"
+STUCK = BUILD / "tests" / "workers" / "stuck"
+PLACES = ["broadcast", "load_batch", "compute", "stop_itself"]
+LIMIT_S = 5 * SCALE
+RANKS = 16
+NUMBERS = itertools.count()
+
+
+def new_id():
+    return f"why-{os.getpid()}-{next(NUMBERS)}"
+
+
+def rows(job):
+    done = run([CRUN_AGENT, "why", "--job", job, "--json"])
+    return [json.loads(line) for line in done.stdout.splitlines()] if done.returncode == 0 else []
+
+
+class Job:
+    """A job of `ranks` workers that hang."""
+
+    def __init__(self, job, *command, ranks=RANKS):
+        self.id, self.ranks = job, ranks
+        self.process = start([CRUN, "--no-python", f"--nproc-per-node={ranks}", f"--rdzv-id={job}",
+                              *command], env=clean_env(OMP_NUM_THREADS=1))
+
+    def wait_in_place(self, place_of):
+        """Waits until the stack of each rank has the function place_of(rank)."""
+        def arrived():
+            found = rows(self.id)
+            return len(found) == self.ranks and all(
+                place_of(r["rank"]) in r["native"].split(" < ") for r in found)
+        wait_for(arrived, "all ranks to be in place")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGCONT)
+        self.process.communicate(timeout=60 * SCALE)
+
+
+def check_case(seed):
+    draw = random.Random(seed)
+    odd, place = draw.randrange(RANKS), draw.choice(PLACES)
+    with Job(new_id(), STUCK, str(odd), place) as job:
+        job.wait_in_place(lambda rank: place if rank == odd else "all_reduce")
+        began = time.monotonic()
+        done = run([CRUN_AGENT, "why", "--job", job.id])
+        took = time.monotonic() - began
+        first = done.stdout.splitlines()[0]
+        assert done.returncode == 0 and first.startswith(f"rank {odd} on "), (seed, done)
+        assert f"differs from the other {RANKS - 1} ranks: it is in {place}" in first, (seed, done)
+        assert "all_reduce" in done.stdout and f"({RANKS - 1} ranks)" in done.stdout, (seed, done)
+        assert took < LIMIT_S, f"seed {seed}: {took:.1f} s"
+        return took
+
+
+def test_the_odd_rank_is_named(tmp):
+    count = int(os.environ.get("SEEDS", "4"))
+    first = int(os.environ.get("SEED", random.randrange(1 << 30)))
+    print(f"SEED={first} SEEDS={count}")
+    slowest = max(check_case(seed) for seed in range(first, first + count))
+    print(f"{count} of {count} right; the slowest answer took {slowest:.2f} s")
+
+
+def test_equal_ranks_are_shown_once(tmp):
+    with Job(new_id(), STUCK, "-1", "all_reduce", ranks=4) as job:
+        job.wait_in_place(lambda rank: "all_reduce")
+        lines = run([CRUN_AGENT, "why", "--job", job.id]).stdout.splitlines()
+        assert lines[0] == "all 4 ranks are at the same place", lines
+        assert lines[1].startswith("  ranks 0-3 (4 ranks): stuck sleeps in"), lines
+        assert "all_reduce < main" in lines[2], lines
+
+
+def test_a_shell_is_not_the_worker(tmp):
+    """The worker is a shell that waits for a program: the row is about the program."""
+    script = f"{STUCK} -1 all_reduce; exit $?"
+    with Job(new_id(), "sh", "-c", script, ranks=2) as job:
+        job.wait_in_place(lambda rank: "all_reduce")
+        assert {r["program"] for r in rows(job.id)} == {"stuck"}
+
+
+def test_a_job_that_is_not_here(tmp):
+    done = run([CRUN_AGENT, "why", "--job", "there is no such job"])
+    assert done.returncode == 1 and "no worker of the job there is no such job" in done.stderr
+
+
+if __name__ == "__main__":
+    try:
+        ctypes.CDLL("libdw.so.1")
+    except OSError:
+        skip("libdw.so.1 is not installed, so there are no native stacks")
+    run_tests(globals())
