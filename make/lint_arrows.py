@@ -101,7 +101,7 @@ IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h",
                   "fcntl.h", "jansson.h"]
 PURE = [
     "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/port_range.c",
-    "base/program_text.c", "base/template.c", "base/text.c", "base/waiting.c",
+    "base/program_text.c", "base/suspension.c", "base/template.c", "base/text.c", "base/waiting.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",

@@ -503,6 +503,13 @@ void member_tick(struct member *m, int64_t now_ms) {
     }
 }
 
+void member_stood_still(struct member *m, int64_t now_ms, int64_t slept_ms) {
+    keep_alive_slept(&m->keep_alive, slept_ms);
+    member_tick(m, now_ms);
+}
+
+int64_t member_lease_end_ms(const struct member *m) { return keep_alive_end(&m->keep_alive); }
+
 int64_t member_gives_up_ms(const struct member *m) { return m->connecting.give_up_ms; }
 
 static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }

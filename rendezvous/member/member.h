@@ -106,6 +106,13 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
                    struct cr_error *err);
 void member_tick(struct member *m, int64_t now_ms); /* does nothing before member_deadline() */
 int64_t member_deadline(const struct member *m);    /* CR_FOREVER if there is none */
+/* Returns the time at which somebody else has to end the workers if the member cannot, because its
+ * process stands still (keep_alive_end()). CR_FOREVER if no lease runs. */
+int64_t member_lease_end_ms(const struct member *m);
+/* Call this when this process or its machine stood still. slept_ms is the part of that time, in ms,
+ * that the clock has not counted, because the machine was suspended. Acts on the limits that have
+ * passed. */
+void member_stood_still(struct member *m, int64_t now_ms, int64_t slept_ms);
 /* Returns the time at which the present series of tries to connect ends; CR_FOREVER if there is no
  * series. */
 int64_t member_gives_up_ms(const struct member *m);
