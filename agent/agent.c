@@ -10,6 +10,7 @@
 
 #include "agent/attempt.h"
 #include "agent/case_file.h"
+#include "agent/hang.h"
 #include "agent/node/node.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
@@ -47,6 +48,7 @@ struct agent {
     struct log_dir logs;
     struct log_relay *relay;
     struct watchdog *watchdog; /* NULL if the job has no timer file */
+    struct hang *hang; /* NULL if the job has no hang timeout */
     struct case_file case_file;
 
     int64_t began_ms;
@@ -141,7 +143,7 @@ static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data);
 
 static void close_parts(struct agent *a) {
     a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
-                    (a->watchdog != NULL) + (a->channels != NULL);
+                    (a->watchdog != NULL) + (a->channels != NULL) + (a->hang != NULL);
     /* The nursery is closed first: nursery_close() kills the warden without waiting for its death.
      * The warden dies while the store's thread is being stopped, so the wait for its death, at the
      * end, is short. */
@@ -150,6 +152,7 @@ static void close_parts(struct agent *a) {
     if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
+    if (a->hang != NULL) hang_close(a->hang, on_part_closed);
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
 }
 
@@ -170,7 +173,9 @@ static struct attempt attempt_of(struct agent *a) {
 static int do_start(void *arg, bool *starts) {
     struct agent *a = arg;
     struct attempt attempt = attempt_of(a);
-    return attempt_start(&attempt, starts, &a->error);
+    int rc = attempt_start(&attempt, starts, &a->error);
+    if (rc == 0 && a->hang != NULL) hang_begin(a->hang);
+    return rc;
 }
 
 static int do_hand_over(void *arg, uint32_t worker) {
@@ -415,6 +420,48 @@ static void on_timer_expired(void *arg, pid_t pid) {
     }
 }
 
+/* ---- the watch for a hang ---- */
+
+static bool do_sample(void *arg, int64_t *cpu_ms, uint64_t *output) {
+    struct agent *a = arg;
+    if (a->node.group.state != GROUP_RUNNING || a->node.group.living == 0) return false;
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        cpu_ms[i] = a->processes[i] != NULL ? worker_cpu_ms(a->processes[i]) : 0;
+    }
+    *output = log_relay_output(a->relay);
+    return true;
+}
+
+static size_t do_list(void *arg, struct inspect_row *rows) {
+    struct agent *a = arg;
+    size_t count = 0;
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        struct inspect_row *row = &rows[count];
+        if (a->processes[i] == NULL) continue;
+        inspect_row_init(row, worker_pid(a->processes[i]));
+        row->rank = a->round.first_rank + i;
+        row->local_rank = i;
+        (void) snprintf(row->host, sizeof(row->host), "%.*s", (int) sizeof(row->host) - 1, a->host);
+        count++;
+    }
+    return count;
+}
+
+/* Ends the round, because the workers hang. The failure report has the inspection. */
+static void on_hang(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_t count) {
+    struct agent *a = arg;
+    case_file_add_hang(&a->case_file, quiet_ms, rows, count);
+    node_hung(&a->node, cr_monotonic_ms());
+    if (a->round.restart_count < a->round.max_restarts) {
+        /* the failure report, which has the inspection, comes only when no restart is left */
+        cr_log_text(a->case_file.inspection.data, a->case_file.inspection.len);
+    }
+    arm_timer(a);
+}
+
+static const struct hang_calls hang_calls = {
+    .sample = do_sample, .list = do_list, .on_hang = on_hang};
+
 /* ---- events of the rendezvous, passed to the node ---- */
 
 /* If the round is a restart, logs a warning with the first failure on this node. If no worker
@@ -614,6 +661,10 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     }
     if (rc == 0 && job->timer_file != NULL) {
         rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);
+    }
+    if (rc == 0 && job->hang_timeout_ms > 0) {
+        rc = hang_open(a->loop, job->hang_timeout_ms, worker_count(a), &hang_calls, a, &a->hang,
+                       err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
     if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);

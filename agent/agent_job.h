@@ -78,6 +78,9 @@ struct agent_job {
     const char *timer_file; /* path of the timer watchdog's pipe; NULL if there is no watchdog */
     int64_t step_timeout_ms;    /* longest time in ms from one step of a worker to its next
                                  * (--step-timeout); 0 if there is no limit */
+    /* longest time in ms for which no worker of the node writes output or uses the processor
+     * (--hang-timeout); 0 if there is no limit */
+    int64_t hang_timeout_ms;
     int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
     /* 1 if the launcher's own log (base/log.h) goes through the output relay, so that a full stderr

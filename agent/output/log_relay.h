@@ -105,6 +105,10 @@ int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
  * the last bytes of both together. */
 bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank);
 
+/* Returns a number that grows when a worker of the current attempt writes output that passes
+ * through the launcher or goes to a log file. Output to an inherited stdout is not counted. */
+uint64_t log_relay_output(const struct log_relay *r);
+
 /* Makes on_flushed run on the loop once the console has taken all output, or can no longer be
  * written. */
 void log_relay_flush(struct log_relay *r);
