@@ -8,6 +8,7 @@
  * handles are closed; on_done runs. */
 #include "agent/agent.h"
 
+#include "agent/answers.h"
 #include "agent/attempt.h"
 #include "agent/case_file.h"
 #include "agent/hang.h"
@@ -49,6 +50,7 @@ struct agent {
     struct log_relay *relay;
     struct watchdog *watchdog; /* NULL if the job has no timer file */
     struct hang *hang; /* NULL if the job has no hang timeout */
+    struct answers answers;
     struct case_file case_file;
 
     int64_t began_ms;
@@ -153,6 +155,7 @@ static void close_parts(struct agent *a) {
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
     if (a->hang != NULL) hang_close(a->hang, on_part_closed);
+    if (answers_close(&a->answers, on_part_closed, a)) a->open_parts++;
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
 }
 
@@ -462,6 +465,14 @@ static void on_hang(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_
 static const struct hang_calls hang_calls = {
     .sample = do_sample, .list = do_list, .on_hang = on_hang};
 
+static void on_inspect(void *arg, uint64_t id, const char *why) {
+    struct agent *a = arg;
+    struct inspect_row *rows = calloc(worker_count(a), sizeof(*rows));
+    cr_info("the workers are inspected: %s", why);
+    answers_add(&a->answers, a->loop, id, rows, rows != NULL ? do_list(a, rows) : 0);
+    free(rows);
+}
+
 /* ---- events of the rendezvous, passed to the node ---- */
 
 /* If the round is a restart, logs a warning with the first failure on this node. If no worker
@@ -523,7 +534,7 @@ static void on_dump(void *arg, const char *why) { agent_dump(arg, why); }
 static const struct rendezvous_events rendezvous_events = {
     .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,
     .on_change = on_change,       .on_change_at = on_change_at,
-    .on_notice = on_notice,       .on_dump = on_dump,
+    .on_notice = on_notice,       .on_dump = on_dump,   .on_inspect = on_inspect,
 };
 
 /* ---- events of the workers' channels, passed to the node ---- */
@@ -658,6 +669,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         struct rendezvous_options options = job->rendezvous;
         options.digest = digest_of(job);
         rc = rendezvous_open(a->loop, &options, &rendezvous_events, a, &a->rendezvous, err);
+        a->answers.rendezvous = a->rendezvous;
     }
     if (rc == 0 && job->timer_file != NULL) {
         rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);

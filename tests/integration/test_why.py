@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import signal
+import socket
 import sys
 import time
 
@@ -98,6 +99,48 @@ def test_a_shell_is_not_the_worker(tmp):
     with Job(new_id(), "sh", "-c", script, ranks=2) as job:
         job.wait_in_place(lambda rank: "all_reduce")
         assert {r["program"] for r in rows(job.id)} == {"stuck"}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_all_nodes_answer_one_operator(tmp):
+    """Three nodes with three workers each, under a crun that hosts: rank 7 is elsewhere. Each node
+    sends what is equal once."""
+    job, port = new_id(), free_port()
+    nodes = [start([CRUN, "--no-python", "--nnodes=3", "--nproc-per-node=3", f"--rdzv-id={job}",
+                    "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
+                    f"--rdzv-conf=is_host={int(i == 0)}", STUCK, "7", "load_batch"],
+                   env=clean_env(OMP_NUM_THREADS=1)) for i in range(3)]
+    ask = [CRUN_AGENT, "why", f"127.0.0.1:{port}", "--job", job]
+    try:
+        wait_for(lambda: run(ask).stdout.startswith("rank 7 on "), "the answer about rank 7")
+        began = time.monotonic()
+        done = run(ask)
+        took = time.monotonic() - began
+        lines = done.stdout.splitlines()
+        assert "differs from the other 8 ranks: it is in load_batch, there in" in lines[0], done
+        assert any(line.startswith("  ranks 0-6, 8 (8 ranks): stuck ") for line in lines), done
+        assert took < LIMIT_S, took
+        rows = [json.loads(line) for line in run([*ask, "--json"]).stdout.splitlines()]
+        assert sorted(r["rank"] for r in rows) == list(range(9)), rows
+        nodes[2].send_signal(signal.SIGSTOP)  # one agent does not answer: the others' rows come
+        done = run([*ask, "--json"])
+        assert "1 of 3 nodes did not answer in time" in done.stderr, done
+        assert len(done.stdout.splitlines()) == 6, done
+        nodes[2].send_signal(signal.SIGCONT)
+        done = run([*ask[:-1], "no-such-job"])
+        assert done.returncode == 1 and "there is no job 'no-such-job'" in done.stderr, done
+        done = run([*ask, "--node", "no-such-host"])
+        assert done.returncode == 1 and "no such node" in done.stderr, done
+    finally:
+        for node in nodes:
+            node.send_signal(signal.SIGTERM)
+        for node in nodes:
+            node.communicate(timeout=60 * SCALE)
 
 
 def test_a_hung_job_is_ended_and_says_where(tmp):
