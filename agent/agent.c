@@ -8,8 +8,10 @@
  * handles are closed; on_done runs. */
 #include "agent/agent.h"
 
+#include "agent/answers.h"
 #include "agent/attempt.h"
 #include "agent/case_file.h"
+#include "agent/hang.h"
 #include "agent/history.h"
 #include "agent/node/node.h"
 #include "agent/output/log_relay.h"
@@ -58,6 +60,8 @@ struct agent {
     struct log_relay *relay;
     struct watchdog *watchdog; /* NULL if the job has no timer file */
     struct suspension_watch suspension;
+    struct hang *hang; /* NULL if the job has no hang timeout */
+    struct answers answers;
     struct case_file case_file;
     struct cr_log_limit node_lines; /* log lines that workers can cause */
     struct history history;
@@ -167,7 +171,7 @@ static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data);
 
 static void close_parts(struct agent *a) {
     a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
-                    (a->watchdog != NULL) + (a->channels != NULL);
+                    (a->watchdog != NULL) + (a->channels != NULL) + (a->hang != NULL);
     /* The nursery is closed first: nursery_close() kills the warden without waiting for its death.
      * The warden dies while the store's thread is being stopped, so the wait for its death, at the
      * end, is short. */
@@ -176,6 +180,8 @@ static void close_parts(struct agent *a) {
     if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
+    if (a->hang != NULL) hang_close(a->hang, on_part_closed);
+    if (answers_close(&a->answers, on_part_closed, a)) a->open_parts++;
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
     if (suspension_watch_close(&a->suspension, on_part_closed)) a->open_parts++;
 }
@@ -198,7 +204,9 @@ static int do_start(void *arg, bool *starts) {
     struct agent *a = arg;
     set_fence(a);
     struct attempt attempt = attempt_of(a);
-    return attempt_start(&attempt, starts, &a->error);
+    int rc = attempt_start(&attempt, starts, &a->error);
+    if (rc == 0 && a->hang != NULL) hang_begin(a->hang);
+    return rc;
 }
 
 static int do_hand_over(void *arg, uint32_t worker) {
@@ -528,6 +536,55 @@ static void on_timer_expired(void *arg, pid_t pid) {
 
 static const struct watchdog_events watchdog_events = {.is_ours = is_ours,
                                                        .on_expired = on_timer_expired};
+/* ---- the watch for a hang ---- */
+
+static bool do_sample(void *arg, int64_t *cpu_ms, uint64_t *output) {
+    struct agent *a = arg;
+    if (a->node.group.state != GROUP_RUNNING || a->node.group.living == 0) return false;
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        cpu_ms[i] = a->processes[i] != NULL ? worker_cpu_ms(a->processes[i]) : 0;
+    }
+    *output = log_relay_output(a->relay);
+    return true;
+}
+
+static size_t do_list(void *arg, struct inspect_row *rows) {
+    struct agent *a = arg;
+    size_t count = 0;
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        struct inspect_row *row = &rows[count];
+        if (a->processes[i] == NULL) continue;
+        inspect_row_init(row, worker_pid(a->processes[i]));
+        row->rank = a->round.first_rank + i;
+        row->local_rank = i;
+        (void) snprintf(row->host, sizeof(row->host), "%.*s", (int) sizeof(row->host) - 1, a->host);
+        count++;
+    }
+    return count;
+}
+
+/* Ends the round, because the workers hang. The failure report has the inspection. */
+static void on_hang(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_t count) {
+    struct agent *a = arg;
+    case_file_add_hang(&a->case_file, quiet_ms, rows, count);
+    node_hung(&a->node, cr_monotonic_ms());
+    if (a->round.restart_count < a->round.max_restarts) {
+        /* the failure report, which has the inspection, comes only when no restart is left */
+        cr_log_text(a->case_file.inspection.data, a->case_file.inspection.len);
+    }
+    arm_timer(a);
+}
+
+static const struct hang_calls hang_calls = {
+    .sample = do_sample, .list = do_list, .on_hang = on_hang};
+
+static void on_inspect(void *arg, uint64_t id, const char *why) {
+    struct agent *a = arg;
+    struct inspect_row *rows = calloc(worker_count(a), sizeof(*rows));
+    cr_info("the workers are inspected: %s", why);
+    answers_add(&a->answers, a->loop, id, rows, rows != NULL ? do_list(a, rows) : 0);
+    free(rows);
+}
 
 /* ---- events of the rendezvous, passed to the node ---- */
 
@@ -613,7 +670,8 @@ static void on_dump(void *arg, const char *why) { agent_dump(arg, why); }
 static const struct rendezvous_events rendezvous_events = {
     .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,
     .on_change = on_change,       .on_change_at = on_change_at,
-    .on_notice = on_notice,       .on_dump = on_dump,   .on_lease = on_lease,
+    .on_notice = on_notice,       .on_dump = on_dump,     .on_inspect = on_inspect,
+    .on_lease = on_lease,
 };
 
 /* ---- events of the workers' channels, passed to the node ---- */
@@ -754,9 +812,14 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         struct rendezvous_options options = job->rendezvous;
         options.digest = digest_of(job);
         rc = rendezvous_open(a->loop, &options, &rendezvous_events, a, &a->rendezvous, err);
+        a->answers.rendezvous = a->rendezvous;
     }
     if (rc == 0 && job->timer_file != NULL) {
         rc = watchdog_open(a->loop, job->timer_file, &watchdog_events, a, &a->watchdog, err);
+    }
+    if (rc == 0 && job->hang_timeout_ms > 0) {
+        rc = hang_open(a->loop, job->hang_timeout_ms, worker_count(a), &hang_calls, a, &a->hang,
+                       err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
     if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);

@@ -120,6 +120,7 @@ static const struct simple_value {
     {OPTION_SHUTDOWN_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.shutdown_timeout_ms), NULL},
     {OPTION_PREEMPTION_NOTICE, SECONDS_OR_ZERO, INTO_JOB(preemption_notice_ms), NULL},
     {OPTION_STEP_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.step_timeout_ms), NULL},
+    {OPTION_HANG_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.hang_timeout_ms), NULL},
     {OPTION_LEFTOVERS, WORD, NOWHERE, "detached end keep"},
     {OPTION_START_METHOD, WORD, NOWHERE, "spawn fork forkserver"},
     {OPTION_RDZV_BACKEND, WORD, NOWHERE, "c10d static etcd-v2 etcd"},

@@ -159,6 +159,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "0 600",
      .help = "end a worker that makes no step for so long (workers that call crunrt_step); 0: "
              "no limit"},
+    [OPTION_HANG_TIMEOUT] =
+    {.name = "hang-timeout", .value_name = "SECONDS", .default_value = "0", .has_variable = true,
+     .group = ENDING,
+     .words = "0 600 1800",
+     .help = "end the round if for so long no worker of this node writes output or uses the "
+             "processor, and report where each one is; 0: no limit"},
     [OPTION_LEFTOVERS] =
     {.name = "leftovers", .value_name = "WORD", .default_value = "detached", .has_variable = true,
      .group = ENDING,

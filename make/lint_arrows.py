@@ -60,14 +60,14 @@ CHAMBERS = {
     "inspect": (None, []),
 
     "agent": (None, ["agent/node", "agent/output", "agent/process", "agent/report",
-                     "agent/watchdog", "contract", "rendezvous"]),
+                     "agent/watchdog", "contract", "inspect", "rendezvous"]),
     "agent/node": ("node.h", ["contract", "rendezvous"]),
     "agent/process": ("nursery.h", []),
     "agent/output": ("log_relay.h", []),
     "agent/report": ("report.h", ["agent/process", "rendezvous"]),
     "agent/watchdog": ("watchdog.h", []),
 
-    "launcher": (None, ["agent", "launcher/scheduler", "rendezvous"]),
+    "launcher": (None, ["agent", "inspect", "launcher/scheduler", "rendezvous"]),
     "launcher/scheduler": ("scheduler.h", []),
     "operator": (None, ["inspect", "rendezvous"]),
 
@@ -128,7 +128,7 @@ PURE = [
     "agent/report/last_lines.c", "agent/report/ledger.c", "agent/report/ledger_text.c",
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",
-    "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
+    "agent/watchdog/quiet.c", "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
     "contract/packet.c", "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",

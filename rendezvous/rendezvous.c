@@ -343,11 +343,17 @@ static void do_dump(void *arg, const char *why) {
     if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
 }
 
+static void do_inspect(void *arg, uint64_t id, const char *why) {
+    struct rendezvous *r = arg;
+    if (!r->closing && r->events->on_inspect != NULL) r->events->on_inspect(r->arg, id, why);
+    else member_inspected(r->member, id, 0);
+}
+
 static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
-    .on_dump = do_dump};
+    .on_dump = do_dump, .on_inspect = do_inspect};
 
 /* ---- the agent's calls ---- */
 
@@ -385,6 +391,22 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id) {
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why) {
     member_notice(r->member, now_ms(r), (uint32_t) kind, left_ms, why);
+    end_event(r);
+}
+
+void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row) {
+    const char state[2] = {row->state, '\0'};
+    const struct rdzv_row message = {
+        .id = id, .ranks = row->ranks, .pid = (uint64_t) row->pid, .host = row->host,
+        .state = state, .program = row->program, .kernel = row->kernel,
+        .operation = row->operation, .python = row->python, .native = row->native,
+        .note = row->note};
+    member_row(r->member, &message);
+    end_event(r);
+}
+
+void rendezvous_inspected(struct rendezvous *r, uint64_t id, uint32_t rows) {
+    member_inspected(r->member, id, rows);
     end_event(r);
 }
 

@@ -79,6 +79,11 @@ struct rendezvous_events {
     void (*on_notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
                       const char *why);
     void (*on_dump)(void *arg, const char *why);
+
+    /* An operator wants to know where this node's workers are. Answer with rendezvous_row() and
+     * rendezvous_inspected(), with the same id, within seconds. If this callback is NULL, the
+     * answer is that there are no workers. */
+    void (*on_inspect)(void *arg, uint64_t id, const char *why);
 };
 
 /* Checks the options without resolving a name or opening a socket; rendezvous_open() makes the same
@@ -132,6 +137,11 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
  * call rendezvous_leave() and rendezvous_close(). */
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why);
+
+/* Answer on_inspect: one call of rendezvous_row() for each set of workers at the same place, then
+ * rendezvous_inspected(). */
+void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row);
+void rendezvous_inspected(struct rendezvous *r, uint64_t id, uint32_t rows);
 
 /* Reports that this node leaves now, because its launcher got a signal. Call it before you stop the
  * workers, so that the other nodes stop their workers at the same time. When the workers are gone,

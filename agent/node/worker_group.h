@@ -44,7 +44,8 @@
     X(PARKED)       /* a worker of this round now waits in its process for the next round */       \
     X(UNPARKED)     /* a parked worker is being stopped, because this node does not go on */       \
     X(PARKED_GONE)  /* a parked worker ended by itself */                                          \
-    X(BROKEN)       /* a worker parked without a reason, and no failure was reported in time */    \
+    X(BROKEN)       /* the round cannot go on although no worker has ended: a worker parked */     \
+                    /* without a reason, or the workers hang */                                    \
     X(EMPTY)        /* no process of the round is left, except parked workers */                   \
     X(UNKILLABLE)   /* processes of the round have lived on too long after SIGKILL */              \
     X(STOP)         /* the rendezvous ended the round; `ms`: longest grace */                      \

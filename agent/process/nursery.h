@@ -154,6 +154,9 @@ int worker_spawn_all(struct nursery *n, const struct worker_spawn *how, void *co
 pid_t worker_pid(const struct worker_process *w);
 void *worker_arg(const struct worker_process *w);
 
+/* Returns the processor time in ms that the worker and its descendants have used so far. */
+int64_t worker_cpu_ms(const struct worker_process *w);
+
 /* Returns true if the worker is dead; its on_exit then runs soon. */
 bool worker_is_dead(struct worker_process *w);
 

@@ -39,6 +39,10 @@ struct host_peer {
     bool is_unsent;                /* true: the peer is in host->unsent */
     struct coordinator_host *host;
     struct host_job *job;          /* the job of the node; NULL before HELLO */
+    /* used only if an operator has ordered an inspection: its id, which the nodes' answers carry,
+     * and the number of nodes that have not answered yet; id 0 = no such order */
+    uint64_t inspection;
+    uint32_t inspected_left;
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     bool local;
@@ -90,6 +94,7 @@ struct coordinator_host {
     uint16_t spare_port, door_port;
     LIST_HEAD(host_jobs, host_job) jobs;
     LIST_HEAD(host_peers, host_peer) peers;
+    uint64_t inspections; /* number of inspections that operators have ordered */
     LIST_HEAD(host_unsent, host_peer) unsent;
 
     uv_mutex_t lock;   /* protects `handoffs` and `listens` */
@@ -185,8 +190,13 @@ void host_peer_forget(struct host_peer *peer, const char *why);
 /* ---- operators.c ---- */
 
 void host_answer_status(struct host_peer *peer);
+/* Returns 1 if more answers follow by host_pass_row(); else what on_operate of the session
+ * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes
+ * have answered, closes the operator's session. */
+void host_pass_row(struct host_peer *from, const struct rdzv_message *m);
 
 /* ---- trust.c ---- */
 
