@@ -47,6 +47,8 @@ if [ -z "$tell" ]; then # the build can do without these
     need libmicrohttpd-dev \
         'the status address; crun loads libmicrohttpd12 only when it is given one' \
         header microhttpd.h
+    need libsodium-dev 'authenticates the nodes of a job; without it crun refuses a token file' \
+        header sodium.h
 fi
 
 [ "$goal" = build ] || need check 'unit tests' header check.h
