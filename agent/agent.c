@@ -13,6 +13,7 @@
 #include "agent/case_file.h"
 #include "agent/hang.h"
 #include "agent/history.h"
+#include "agent/status.h"
 #include "agent/node/node.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
@@ -23,6 +24,7 @@
 #include "base/clock.h"
 #include "base/log_limit.h"
 #include "rendezvous/rendezvous.h"
+#include "status/status.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -65,6 +67,7 @@ struct agent {
     struct case_file case_file;
     struct cr_log_limit node_lines; /* log lines that workers can cause */
     struct history history;
+    struct status_server *status; /* NULL if the job has no status address */
     enum ledger_cause change; /* kind of the change that was announced last in this round */
 
     /* time (ms, monotonic clock) at which the warden ends workers with ranks; CR_FOREVER if no
@@ -170,12 +173,14 @@ static void on_relay_closed(void *arg) {
 static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data); }
 
 static void close_parts(struct agent *a) {
-    a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
-                    (a->watchdog != NULL) + (a->channels != NULL) + (a->hang != NULL);
+    a->open_parts = 1 + (a->status != NULL) + (a->nursery != NULL) + (a->rendezvous != NULL) +
+                    (a->relay != NULL) + (a->watchdog != NULL) + (a->channels != NULL) +
+                    (a->hang != NULL);
     /* The nursery is closed first: nursery_close() kills the warden without waiting for its death.
      * The warden dies while the store's thread is being stopped, so the wait for its death, at the
      * end, is short. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
+    if (a->status != NULL) status_server_close(a->status, on_part_closed, a);
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_rendezvous_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
@@ -423,6 +428,38 @@ static const struct node_actions node_actions = {
     .finish = do_finish,
     .log = do_log,
 };
+
+/* ---- the status address ---- */
+
+static struct node_status status_of(struct agent *a) {
+    return (struct node_status){.job = a->job,
+                                .round = a->rounds > 0 ? &a->round : NULL,
+                                .node = &a->node,
+                                .processes = a->processes,
+                                .rendezvous = a->rendezvous,
+                                .channels = a->channels,
+                                .relay = a->relay,
+                                .case_file = &a->case_file,
+                                .history = &a->history};
+}
+
+static json_t *snapshot(void *arg) {
+    struct node_status s = status_of(arg);
+    return node_status_snapshot(&s);
+}
+
+static const char *why_not_ready(void *arg) {
+    struct node_status s = status_of(arg);
+    return node_status_why_not_ready(&s);
+}
+
+static int open_status(struct agent *a, struct cr_error *err) {
+    const struct status_source source = {snapshot, why_not_ready, a};
+    if (a->job->status_addr == NULL) return 0;
+    int rc = status_serve(a->loop, a->job->status_addr, &source, &a->status, err);
+    if (rc == 0) cr_info("the status address is %s", status_server_address(a->status));
+    return rc;
+}
 
 /* ---- events of processes, passed to the node ---- */
 
@@ -826,6 +863,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     if (rc == 0) rc = open_relay(a, err);
     a->case_file.relay = a->relay;
     a->history.relay = a->relay;
+    if (rc == 0) rc = open_status(a, err);
     a->history.channels = a->channels;
     return rc;
 }

@@ -62,6 +62,14 @@ struct rendezvous {
 
 static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
 
+bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status_events *events,
+                      void *arg) {
+    const struct coordinator_host *host = way_host(r->way);
+    if (host == NULL) return false;
+    coordinator_host_visit(host, events, arg);
+    return true;
+}
+
 /* ---- end_event(): the last call of every event ---- */
 
 static void on_timer(uv_timer_t *timer);

@@ -98,6 +98,12 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
                     const struct rendezvous_events *events, void *arg, struct rendezvous **out,
                     struct cr_error *err);
 
+/* If this node hosts the coordinator, calls `events` for its jobs and their nodes (server.h) and
+ * returns true. Otherwise returns false. */
+struct rendezvous_status_events;
+bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status_events *events,
+                      void *arg);
+
 /* Requests a place in the next round. Call this at the start; and after a round was stopped or has
  * failed, when all its workers are gone. on_round or on_end follows. */
 void rendezvous_join(struct rendezvous *r);

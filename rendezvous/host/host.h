@@ -16,6 +16,7 @@
 #include <uv.h>
 
 struct coordinator_host;
+struct rendezvous_status_events;
 struct secure_ring;
 struct host_peer; /* one connection of a node or an operator */
 
@@ -49,6 +50,10 @@ struct coordinator_host_options {
  * text that names the address. */
 int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options *options,
                           struct coordinator_host **out, struct cr_error *err);
+
+/* Calls `events` for each job of this host, and for each node of that job (server.h). */
+void coordinator_host_visit(const struct coordinator_host *host,
+                            const struct rendezvous_status_events *events, void *arg);
 
 /* Returns the port to which nodes of other processes connect. */
 uint16_t coordinator_host_port(const struct coordinator_host *host);

@@ -140,6 +140,8 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
 
 /* ---- calls that go to the kind of way ---- */
 
+const struct coordinator_host *way_host(const struct way *w) { return w->host; }
+
 bool way_is_local(const struct way *w) { return w->kind == &way_local; }
 const char *way_description(const struct way *w) { return w->kind->description; }
 

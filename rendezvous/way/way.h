@@ -150,6 +150,8 @@ bool way_is_local(const struct way *w);
 /* Returns where the coordinator is, as the end of the phrase "the coordinator …" in a log line: "is
  * this node", "is there" (at the endpoint) or "is elected". */
 const char *way_description(const struct way *w);
+/* Returns what this node hosts, or NULL if it hosts nothing. */
+const struct coordinator_host *way_host(const struct way *w);
 /* Returns the numeric address at which this node last reached the coordinator; "" on the local way
  * and before the first connection. */
 const char *way_coordinator_addr(const struct way *w);
