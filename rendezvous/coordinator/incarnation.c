@@ -96,6 +96,8 @@ void incarnation_end_if_empty(struct coordinator *c) {
     c->budget = (struct budget){0};
     c->round = c->next_round = c->incarnation = 0;
     resuming_forget(c);
+    succession_forget(c);
+    c->retires = false;
     c->has_formed = c->had_stopping = false;
     c->group_size = c->world_size = c->gone_after_success = 0;
     c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
