@@ -263,7 +263,9 @@ static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, 
     switch (m->state) {
     case MEMBER_JOINING:
         keep_alive_stop(&m->keep_alive);
-        start_connecting(m, now_ms, why);
+        /* an heir that cannot form a round has sent this node away once too often */
+        if (succession_is_on(&m->succession) && now_ms >= m->succession.until_ms) give_up(m, why);
+        else start_connecting(m, now_ms, why);
         break;
     case MEMBER_RUNNING:
     case MEMBER_SUCCEEDED:

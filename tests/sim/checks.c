@@ -25,6 +25,10 @@ static struct round_record *last_record(struct world *w) {
  * superseded. */
 static void supersede_rounds(struct world *w, struct round_record *by) {
     for (int i = 0; i < w->history.round_count - 1; i++) {
+        if (w->heirs && w->history.rounds[i].host_id > by->host_id) {
+            world_violation(w, "host %d forms a round after host %d has", by->host_id,
+                            w->history.rounds[i].host_id);
+        }
         struct round_record *r = &w->history.rounds[i];
         if (r->host_id > by->host_id) by->superseded_at = w->now;
         else if (r->superseded_at == CR_FOREVER) r->superseded_at = w->now;
@@ -59,6 +63,23 @@ static void check_given_up(struct host *h, uint64_t round) {
     }
 }
 
+/* Two coordinators never both may decide. Call this when a host forms a round. A host that is
+ * stalled finds out that it may not when it runs again. */
+static void check_one_decides(struct host *h) {
+    struct world *w = h->w;
+    struct coordinator_view v;
+    w->leader = (int) (h - w->hosts);
+    for (int i = 0; i < HOSTS_MAX; i++) {
+        const struct host *other = &w->hosts[i];
+        if (other == h || !other->up || other->stalled_until != 0) continue;
+        if (w->now < w->nodes[other->owner].resumed_at + SLACK) continue;
+        if (!other->terms.leads || other->is_superseded_job || other->closes) continue;
+        coordinator_look(other->coordinator, &v);
+        if (v.phase == COORDINATOR_EMPTY || v.phase == COORDINATOR_ENDED || !v.decides) continue;
+        world_violation(w, "hosts %d and %d may both decide", h->id, other->id);
+    }
+}
+
 void check_store_opened(struct host *h, uint64_t round) {
     struct world *w = h->w;
     CR_ASSERT(w->history.round_count < ROUNDS_MAX);
@@ -75,6 +96,7 @@ void check_store_opened(struct host *h, uint64_t round) {
     coordinator_visit(h->coordinator, note_candidate, &w->history);
     supersede_rounds(w, r);
     check_given_up(h, round);
+    if (w->heirs) check_one_decides(h);
 }
 
 static const struct round_record *last_record_of(const struct world *w, int host_id);
