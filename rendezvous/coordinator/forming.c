@@ -19,10 +19,12 @@
 /* ---- choosing the nodes ---- */
 
 /* Orders the waiting nodes when there are more than max_nodes: nodes of the last round come before
- * spares, and a node that has waited longer comes before another one. */
+ * spares, and a node that has waited longer comes before another one. A coordinator that has taken
+ * over knows the nodes of the last round by their ballots. */
 static int compare_claim(const void *pa, const void *pb) {
     const struct coordinator_seat *const *a = pa, *const *b = pb;
-    int a_was_in = (*a)->group_rank >= 0, b_was_in = (*b)->group_rank >= 0;
+    int a_was_in = (*a)->group_rank >= 0 || (*a)->ballot >= 0;
+    int b_was_in = (*b)->group_rank >= 0 || (*b)->ballot >= 0;
     if (a_was_in != b_was_in) return b_was_in - a_was_in;
     if ((*a)->since_ms != (*b)->since_ms) return (*a)->since_ms < (*b)->since_ms ? -1 : 1;
     return (*a)->instance < (*b)->instance ? -1 : (*a)->instance > (*b)->instance;

@@ -58,6 +58,7 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
 static void begin_foreign(struct coordinator *c, const struct rdzv_join *j) {
     struct coordinator_succession *u = &c->succession;
     electorate_end(&u->before);
+    for (uint32_t i = 0; i < c->seat_count; i++) c->seats[i]->ballot = c->seats[i]->ballot_before = -1;
     u->old_leader = (int64_t) j->leader - 1;
     if (electorate_begin(&u->now, j->rounds_seen, j->last_group_size, false) == 0) return;
     electorate_end(&u->now);

@@ -22,7 +22,7 @@ uint16_t way_remote_heir_port(struct way *w) {
         .store_host = r->plan.store_host, .store_addr = r->plan.own_addr,
         .listen_host = r->plan.listen_host, .jobs_come_later = true, .elected = true,
         .in_launcher = true, .allows_heirs = true, .own_run_id = r->run_id,
-        .own_instance = r->plan.instance, .close_timeout_ms = r->close_timeout_ms};
+        .own_instance = r->plan.instance, .ports = r->plan.ports, .ring = w->ring, .close_timeout_ms = r->close_timeout_ms};
     if (w->heir == NULL && coordinator_host_open(w->loop, &h, &w->heir, &err) < 0) {
         cr_warn("this node cannot take over if the coordinator is lost: %s", err.text);
         w->heir = NULL;
@@ -41,7 +41,9 @@ void way_remote_lead(struct way *w, uint64_t epoch) {
 /* While this node leads, it tells whoever listens at the endpoint where the coordinator is. */
 static void knock_at_endpoint(struct remote_way *r, const char *addr, uint16_t port) {
     if (r->knocker == NULL) {
-        r->knocker = knocker_new(r->way.loop, r->host, r->home.port, r->run_id, r->way.heir);
+        struct knocker_settings s = {.host = r->host, .port = r->home.port, .run_id = r->run_id,
+                                     .ring = r->way.ring, .leader = r->way.heir};
+        r->knocker = knocker_new(r->way.loop, &s);
     }
     if (r->knocker != NULL) knocker_start(r->knocker, addr, port);
 }

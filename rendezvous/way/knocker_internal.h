@@ -10,13 +10,19 @@
 #include <uv.h>
 
 struct knocker;
+struct secure_ring;
 
-/* Creates a knocker for the endpoint `host`, `port`. Copies `host` and `run_id`. `leader` must live
- * until on_close; the knocker knocks while `leader` leads the job. Returns NULL when memory is
- * short. */
-struct knocker *knocker_new(uv_loop_t *loop, const char *host, uint16_t port, const char *run_id,
-                            const struct coordinator_host *leader);
-/* Begins to knock, at once and then every few seconds. addr and port are those of the leader. */
+struct knocker_settings {
+    const char *host;   /* the endpoint; copied */
+    uint16_t port;
+    const char *run_id; /* copied */
+    struct secure_ring *ring;      /* secrets of the job; NULL = none; must live until on_close */
+    const struct coordinator_host *leader; /* the knocker knocks while it leads the job */
+};
+
+/* Creates a knocker. Returns NULL when memory is short. */
+struct knocker *knocker_new(uv_loop_t *loop, const struct knocker_settings *settings);
+/* Begins to knock every few seconds. addr and port are those of the leader. */
 void knocker_start(struct knocker *k, const char *addr, uint16_t port);
 void knocker_stop(struct knocker *k);
 /* Frees the knocker when its libuv handles are closed, and calls on_close. */

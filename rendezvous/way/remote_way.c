@@ -95,6 +95,8 @@ void remote_way_send(struct way *w, const void *data, size_t len) {
 void remote_way_flush(struct way *w) { dial_flush(((struct remote_way *) w)->dial); }
 void remote_way_hang_up(struct way *w) { dial_shut(((struct remote_way *) w)->dial); }
 
+void way_remote_secure(struct way *w) { dial_secure(((struct remote_way *) w)->dial, w->ring); }
+
 const char *way_remote_coordinator_addr(const struct way *w) {
     return ((const struct remote_way *) w)->coordinator_addr;
 }
@@ -178,6 +180,7 @@ static struct remote_way *new_way(uv_loop_t *loop, const struct rendezvous_optio
     memcpy(r->host, o->endpoint.host, sizeof(r->host));
     r->plan.allows_heirs = plan->allows_heirs;
     r->plan.instance = plan->instance;
+    r->plan.ports = plan->ports;
     memcpy(r->plan.listen_host, plan->listen_host, sizeof(r->plan.listen_host));
     memcpy(r->plan.store_host, plan->store_host, sizeof(r->plan.store_host));
     memcpy(r->plan.own_addr, plan->own_addr, sizeof(r->plan.own_addr));

@@ -14,6 +14,7 @@ struct heir_plan {
     bool allows_heirs;
     char listen_host[CR_HOST_MAX], store_host[CR_HOST_MAX];
     char own_addr[RDZV_ADDR_MAX];
+    struct cr_port_range ports;
     uint64_t instance;
 };
 
