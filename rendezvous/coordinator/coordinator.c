@@ -334,6 +334,7 @@ uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t i
     return asked;
 }
 
+void coordinator_keep_job(struct coordinator *c) { c->keeps_job = true; }
 void coordinator_retire(struct coordinator *c) { c->retires = true; }
 
 void coordinator_follows_another(struct coordinator *c) { c->follows_another = true; }

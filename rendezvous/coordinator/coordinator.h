@@ -128,6 +128,9 @@ uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t i
  * Its round may still run, so the first round of this coordinator is delayed (forming.c). */
 void coordinator_follows_another(struct coordinator *c);
 
+/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. The job
+ * is not discarded when its last node is gone, because the node of that launcher comes back. */
+void coordinator_keep_job(struct coordinator *c);
 /* Call this right after coordinator_new() if the coordinator runs in the launcher of a node: if the
  * coordinator is lost, another node of the round takes over (succession.c). own_instance is the
  * `instance` in the JOIN of the node in this process; 0 = there is none. */

@@ -173,6 +173,7 @@ struct coordinator {
     int64_t quiet_until_ms;
     bool may_form;         /* true: the coordinator has the right to form rounds */
     bool is_held;          /* true: a round would form now if may_form was true */
+    bool keeps_job;        /* true: the job is not discarded when the last node is gone */
     bool retires;          /* true: this coordinator forms no further round, an heir will */
     bool stands_by;        /* true: all connections were closed, but the job stays in memory */
     struct coordinator_charge charge;

@@ -138,6 +138,7 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
     coordinator_identify(job->coordinator, host->terms.coordinator);
     if (host->allows_heirs) coordinator_allow_heirs(job->coordinator, host->own_instance);
     job->is_own = strcmp(run_id, host->own_run_id) == 0;
+    if (job->is_own) coordinator_keep_job(job->coordinator);
     if (host->follows_another) coordinator_follows_another(job->coordinator);
     coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
     LIST_INSERT_HEAD(&host->jobs, job, entry);

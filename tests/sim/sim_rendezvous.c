@@ -257,7 +257,7 @@ static void reset_world(struct world *w) {
     w->history.round_count = w->history.change_count = 0;
     w->history.top_restarts = 0;
     w->now = w->checked_at = w->leader = w->host_ids = 0;
-    w->failed = w->calm = false;
+    w->failed = w->calm = w->has_two_runs = false;
     w->events_now = 0;
 }
 

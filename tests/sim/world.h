@@ -259,6 +259,7 @@ struct sim_node {
 /* ---- what the checks record ---- */
 
 struct round_record {
+    uint64_t incarnation; /* the run of the job */
     int host_id; /* id of the host that has formed the round, or that has rebuilt it later */
     bool is_rebuilt;
     uint64_t round;
@@ -321,6 +322,9 @@ struct world {
     struct sim_node nodes[NODES_MAX];
     struct history history;
     struct totals totals;
+    /* true if a launcher that was started again at the endpoint has begun a new run of the job, while
+     * an heir that it could not hear of leads the old run */
+    bool has_two_runs;
     int events_now;     /* number of events at the time `now` so far */
     int64_t checked_at; /* time of the last check of the time limits */
     bool calm;          /* true once no more faults are injected */
