@@ -205,7 +205,17 @@ static const struct way_events way_events = {.on_open = on_open, .on_data = on_d
 
 static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
     struct rendezvous *r = arg;
+    const char *addr;
+    uint16_t port;
     member_welcomed(r->member, now_ms(r), welcome);
+    if (member_leader_at(r->member, &addr, &port)) {
+        way_follow(r->way, welcome->coordinator, welcome->epoch, addr, port);
+    }
+}
+
+static void on_moved(void *arg, const char *addr, uint16_t port) {
+    struct rendezvous *r = arg;
+    member_moved(r->member, now_ms(r), addr, port);
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -224,7 +234,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct member_session_actions session_actions = {
-    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = on_log};
+    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken,
+    .on_moved = on_moved, .log = on_log};
 
 /* ---- the member's actions: towards the coordinator ---- */
 
@@ -254,6 +265,7 @@ static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
     struct rdzv_message out = *m;
     if (m->type == RDZV_JOIN) out.join.store_port = offered_port(r);
+    if (m->type == RDZV_JOIN) out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
     if (member_session_send(&r->session, &out) < 0) r->lost_message = true;
 }
 
@@ -263,6 +275,16 @@ static void do_hang_up(void *arg) {
     r->lost_message = false;
     member_session_close(&r->session, "this end hung up");
     way_hang_up(r->way);
+}
+
+static void do_aim(void *arg, const char *addr, uint16_t port) {
+    const struct rendezvous *r = arg;
+    way_aim(r->way, addr, port);
+}
+
+static void do_lead(void *arg, uint64_t epoch) {
+    const struct rendezvous *r = arg;
+    way_lead(r->way, epoch);
 }
 
 /* ---- the member's actions: towards the agent ---- */
@@ -358,7 +380,8 @@ static void do_inspect(void *arg, uint64_t id, const char *why) {
 }
 
 static const struct member_actions member_actions = {
-    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .aim = do_aim,
+    .lead = do_lead, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
     .on_dump = do_dump, .on_inspect = do_inspect};
@@ -421,7 +444,7 @@ void rendezvous_inspected(struct rendezvous *r, uint64_t id, uint32_t rows) {
 void rendezvous_leave(struct rendezvous *r) {
     member_leave(r->member, now_ms(r), TOLD_TO_END);
     note_why_we_leave(r, TOLD_TO_END);
-    way_abandon(r->way, r->leaves);
+    way_retire(r->way, r->leaves);
     end_event(r);
 }
 
@@ -440,12 +463,12 @@ int rendezvous_check(const struct rendezvous_options *options, struct cr_error *
 /* Returns the JOIN message of this node: its host name, its address and the user's settings. */
 static struct rdzv_join describe_node(const struct rendezvous_options *o,
                                       const struct backend_plan *plan, const char *host,
-                                      bool local) {
+                                      bool hosts) {
     const char *addr = plan->own_addr;
-    /* The local way has no connection from which the member could learn this node's address, so an
-     * address of the plan is used. */
-    if (addr[0] == '\0' && local) addr = plan->store_addr;
-    if (addr[0] == '\0' && local) addr = plan->machine_addr;
+    /* A node that hosts has no connection to another machine from which the member could learn this
+     * node's address, so an address of the plan is used. */
+    if (addr[0] == '\0' && hosts) addr = plan->store_addr;
+    if (addr[0] == '\0' && hosts) addr = plan->machine_addr;
     return (struct rdzv_join){
         .host = host, .pid = (uint64_t) getpid(), .addr = addr,
         .role = o->role, .node_rank = plan->node_rank, .local_world_size = o->local_world_size,
@@ -467,10 +490,8 @@ static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
                                 .local = way_is_local(r->way),
                                 .connect_timeout_ms = plan->connect_timeout_ms,
                                 .coordinator_wait_ms = plan->coordinator_wait_ms};
-    s.self = describe_node(o, plan, host, s.local);
-    if (getrandom(&s.self.instance, sizeof(s.self.instance), 0) != sizeof(s.self.instance)) {
-        return cr_fail_errno(err, "cannot draw a random number");
-    }
+    s.self = describe_node(o, plan, host, way_hosts(r->way));
+    s.self.instance = plan->instance;
     r->max_restarts = o->max_restarts;
     r->run_id = strdup(o->run_id);
     r->member = member_new(&s, &member_actions, r);
@@ -497,6 +518,9 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     struct backend_plan plan;
     int rc = backend_plan(options, &plan, err);
     if (rc < 0) return rc;
+    if (getrandom(&plan.instance, sizeof(plan.instance), 0) != sizeof(plan.instance)) {
+        return cr_fail_errno(err, "cannot draw a random number");
+    }
     struct rendezvous *r = calloc(1, sizeof(*r));
     if (r == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     r->loop = loop;

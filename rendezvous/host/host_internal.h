@@ -27,6 +27,12 @@ struct host_job {
     struct coordinator *coordinator;
     struct store_space *space;
     bool is_own;       /* true: a node of this process is in it; false in crun-agent */
+    /* epoch of the job's coordinator if it is larger than that in the terms, because a node had
+     * tried to join an heir before it came back; else 0 */
+    uint64_t epoch;
+    bool is_superseded; /* true: another host leads the job; nodes that come are sent there */
+    char leader_addr[RDZV_ADDR_MAX]; /* where that host is; "" = not known */
+    uint16_t leader_port;
     bool says_goodbye; /* true: GOODBYE was sent; a node that comes is refused */
     uint32_t peers;    /* number of connections of this job */
     int64_t forget_ms; /* time at which the job is freed; used while `peers` is 0 */
@@ -113,6 +119,9 @@ struct coordinator_host {
      * are over, the host begins to close */
     bool lingers;
     bool follows_another; /* true: another host may have led the job before */
+    char *own_run_id;    /* run id of this launcher's own job; "" in crun-agent */
+    uint64_t own_instance;
+    bool allows_heirs;   /* true: if this host is lost, another node takes over its jobs */
     bool may_form;       /* true: this host has the right to form rounds */
     int64_t held_ms;     /* see coordinator_host_options */
     int64_t stand_by_ms; /* time at which the host stands by; CR_FOREVER = no round is held */
@@ -165,6 +174,16 @@ bool host_awaits_nodes(const struct coordinator_host *host);
 uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id);
 /* Says goodbye to the nodes of all jobs; if only_own, only to those of this launcher's own job. */
 void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why);
+/* If the launcher's own job has heirs, makes its coordinator form no further round, and returns
+ * true: host_abandon_jobs() can wait until the workers of this launcher are gone. */
+bool host_retire_own_job(struct coordinator_host *host);
+
+/* Call this when another host leads the job. Sends the nodes of the job away; nodes that come later
+ * are sent to that host. */
+void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
+/* Decides whether this host serves a node that has sent HELLO. */
+struct host_session_verdict host_judge(struct coordinator_host *host,
+                                       const struct rdzv_hello *hello);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);

@@ -67,9 +67,11 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) level;
     (void) snprintf(last_log, sizeof(last_log), "%s", text);
 }
-static const struct member_actions actions = {on_connect,   on_send,   on_hang_up, on_log,
-                                              on_round,     on_stop,   on_end,     on_change,
-                                              on_change_at, on_notice, on_dump, on_inspect};
+static const struct member_actions actions = {
+    .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log,
+    .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
+    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
+    .on_inspect = on_inspect};
 
 static void setup(int64_t wait_ms) {
     now = 1000;
