@@ -47,13 +47,14 @@ struct host_peer {
     void *deliver_arg;
 
     /* used only if the node or operator is in another process */
-    struct secure_channel *channel; /* between `tcp` and `session` */
+    struct secure_tunnel *tunnel; /* between `tcp` and `session` */
     uv_tcp_t tcp;
     uv_timer_t timer;         /* runs until host_session_deadline() */
     int64_t armed_ms;         /* time to which `timer` is set; CR_FOREVER = it is stopped */
     uv_write_t write;
     uv_shutdown_t shutdown;
     struct cr_buffer writing; /* bytes of the uv_write() that is under way */
+    bool resets; /* true: the connection ends with a reset, so that the node may resume */
     bool write_busy, shut, closing;
     int open_handles;
 };
@@ -183,13 +184,13 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
 
 /* ---- trust.c ---- */
 
-/* Creates the channel of a remote peer. Returns 0, or a negative errno if memory or random numbers
+/* Creates the tunnel of a remote peer. Returns 0, or a negative errno if memory or random numbers
  * are short. */
-int host_open_channel(struct host_peer *peer);
-/* Handles bytes that have come from a remote peer: passes them through its channel to its session.
- * If the channel fails, refuses the peer. */
+int host_open_tunnel(struct host_peer *peer);
+/* Handles bytes that have come from a remote peer: passes them through its tunnel to its session.
+ * If the tunnel fails, refuses the peer. */
 void host_receive(struct host_peer *peer, const char *data, size_t len);
-/* Passes the bytes that the session of a remote peer has queued through its channel. Returns the
+/* Passes the bytes that the session of a remote peer has queued through its tunnel. Returns the
  * buffer with the bytes to send, or NULL if memory is short. */
 struct cr_buffer *host_outgoing(struct host_peer *peer);
 /* Returns 0 if this peer may be a node of the job `run_id`, or give orders to that job. If this

@@ -47,7 +47,7 @@ static bool may_see(const struct host_peer *peer, const struct host_job *job) {
 void host_answer_status(struct host_peer *peer) {
     struct rdzv_message done = {.type = RDZV_STATUS_DONE};
     struct cr_error err = {0};
-    if (host_check_operator(peer, secure_channel_run_id(peer->channel), &err) < 0) {
+    if (host_check_operator(peer, secure_tunnel_run_id(peer->tunnel), &err) < 0) {
         refuse(peer, err.text);
         return;
     }
