@@ -159,6 +159,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "0 600",
      .help = "end a worker that makes no step for so long (workers that call crunrt_step); 0: "
              "no limit"},
+    [OPTION_HANG_TIMEOUT] =
+    {.name = "hang-timeout", .value_name = "SECONDS", .default_value = "0", .has_variable = true,
+     .group = ENDING,
+     .words = "0 600 1800",
+     .help = "end the round if for so long no worker of this node writes output or uses the "
+             "processor, and report where each one is; 0: no limit"},
     [OPTION_LEFTOVERS] =
     {.name = "leftovers", .value_name = "WORD", .default_value = "detached", .has_variable = true,
      .group = ENDING,
@@ -213,6 +219,15 @@ static const struct cr_option table[OPTION_COUNT] = {
      .has_variable = true, .group = LOGS,
      .words = "null console",
      .help = "where events go: null (nowhere), or console, one JSON object an event on stderr"},
+    [OPTION_EVENT_LOG] =
+    {.name = "event-log", .value_name = "FILE", .has_variable = true, .needs_whole_name = true,
+     .group = LOGS,
+     .help = "append what happens to the job, one JSON object a line, with where the time went"},
+    [OPTION_SUMMARY] =
+    {.name = "summary", .value_name = "WORD", .default_value = "auto", .has_variable = true,
+     .group = LOGS,
+     .words = "auto always never",
+     .help = "print where the time went at the end: auto (if there was a restart), always, never"},
     [OPTION_USE_ENV] =
     {.name = "use-env", .group = OTHER,
      .help = "accepted for torch.distributed.launch's sake; always so"},

@@ -60,14 +60,14 @@ CHAMBERS = {
     "inspect": (None, []),
 
     "agent": (None, ["agent/node", "agent/output", "agent/process", "agent/report",
-                     "agent/watchdog", "contract", "rendezvous"]),
+                     "agent/watchdog", "contract", "inspect", "rendezvous"]),
     "agent/node": ("node.h", ["contract", "rendezvous"]),
     "agent/process": ("nursery.h", []),
     "agent/output": ("log_relay.h", []),
     "agent/report": ("report.h", ["agent/process", "rendezvous"]),
     "agent/watchdog": ("watchdog.h", []),
 
-    "launcher": (None, ["agent", "launcher/scheduler", "rendezvous"]),
+    "launcher": (None, ["agent", "inspect", "launcher/scheduler", "rendezvous"]),
     "launcher/scheduler": ("scheduler.h", []),
     "operator": (None, ["inspect", "rendezvous"]),
 
@@ -101,7 +101,7 @@ IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h",
                   "fcntl.h", "jansson.h"]
 PURE = [
     "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/port_range.c",
-    "base/program_text.c", "base/template.c", "base/text.c", "base/waiting.c",
+    "base/program_text.c", "base/suspension.c", "base/template.c", "base/text.c", "base/waiting.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",
@@ -125,10 +125,10 @@ PURE = [
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
     "agent/environment.c", "agent/output/line_splitter.c", "agent/output/last_bytes.c",
-    "agent/report/last_lines.c",
+    "agent/report/last_lines.c", "agent/report/ledger.c", "agent/report/ledger_text.c",
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",
-    "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
+    "agent/watchdog/quiet.c", "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
     "contract/packet.c", "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",

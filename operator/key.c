@@ -16,7 +16,7 @@ static const struct cr_option options[OPTION_COUNT] = {
               .value_name = "WORD",
               .default_value = "member",
               .words = "member operator",
-              .help = "member: a node of the job; operator: status, notify and dump"},
+              .help = "member: a node of the job; operator: status, notify, dump and why"},
     [TOKEN] = OPERATOR_OPTION_TOKEN,
     [HELP] = CR_OPTION_HELP,
 };

@@ -142,4 +142,13 @@ struct rendezvous_change {
     const char *why; /* one line for the log; valid until the callback returns */
 };
 
+/* What an inspection has found out about workers of this node that are at the same place; the
+ * fields are those of inspect/inspect.h. Texts must be valid until the call returns. */
+struct rendezvous_row {
+    const char *ranks; /* the ranks, such as "0-4,6" */
+    int64_t pid;       /* process of the first of these ranks */
+    char state;
+    const char *host, *program, *kernel, *operation, *python, *native, *note;
+};
+
 #endif

@@ -24,6 +24,8 @@ _crun_agent() {
         dump:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         dump:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         why:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        why:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        why:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         key:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         key:--role) COMPREPLY=($(compgen -W "member operator" -- "$cur")); return ;;
         key:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -33,7 +35,7 @@ _crun_agent() {
         status) options="--json --rdzv-token-file" ;;
         notify) options="--job --node --kind --in --why --rdzv-token-file" ;;
         dump) options="--job --node --rdzv-token-file" ;;
-        why) options="--job --json" ;;
+        why) options="--job --node --json --rdzv-token-file" ;;
         key) options="--job --role --rdzv-token-file" ;;
     esac
     if [[ $cur == -* ]]; then

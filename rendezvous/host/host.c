@@ -15,6 +15,20 @@
 
 int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_now(host->loop); }
 
+/* ---- the log ---- */
+
+/* Most lines in 10 s of the level info: a large job logs one for each node that joins. */
+#define INFOS_MAX 1000
+/* Most lines in 10 s about peers that could not authenticate: anybody can cause them, and they are
+ * alike. */
+#define REFUSALS_MAX 3
+
+void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text) {
+    struct cr_log_limit *limit = level == CR_LOG_INFO ? &host->infos : &host->warnings;
+    if (level == CR_LOG_DEBUG) cr_debug("%s", text);
+    else cr_log_limited(limit, level, "%s", text);
+}
+
 /* ---- host_end_event(): every event ends with it ---- */
 
 /* Makes this host stand by: closes the connections of all nodes, so that they look for another
@@ -95,6 +109,9 @@ static void host_free(struct coordinator_host *host) {
     close_stores(host);
     host_free_jobs(host);
     host_free_handoffs(host);
+    cr_log_limit_end(&host->warnings);
+    cr_log_limit_end(&host->infos);
+    cr_log_limit_end(&host->refusals);
     uv_mutex_destroy(&host->lock);
     free(host->store_host);
     free(host);
@@ -112,12 +129,15 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     struct coordinator_host *host = calloc(1, sizeof(*host));
     if (host == NULL) return NULL;
     host->loop = loop;
+    host->warnings.about = host->infos.about = "jobs and nodes";
+    host->infos.max = INFOS_MAX;
+    host->refusals.about = "refused connections";
+    host->refusals.max = REFUSALS_MAX;
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
     host->ring = o->ring;
-    host->refusal_logged_ms = INT64_MIN / 2;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
     host->terms.in_launcher = o->in_launcher;

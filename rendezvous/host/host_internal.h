@@ -10,6 +10,7 @@
 #ifndef RENDEZVOUS_HOST_INTERNAL_H
 #define RENDEZVOUS_HOST_INTERNAL_H
 
+#include "base/log_limit.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/protocol/protocol.h"
@@ -38,6 +39,11 @@ struct host_peer {
     bool is_unsent;                /* true: the peer is in host->unsent */
     struct coordinator_host *host;
     struct host_job *job;          /* the job of the node; NULL before HELLO */
+    /* used only if an operator has ordered an inspection: its id, which the nodes' answers carry,
+     * and the number of nodes that have not answered yet; id 0 = no such order */
+    uint64_t inspection;
+    uint32_t inspected_left;
+    const struct host_job *inspects; /* the job of that order; only compared, never followed */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     bool local;
@@ -79,10 +85,6 @@ struct coordinator_host {
     struct host_session_terms terms;
     struct secure_ring *ring; /* see coordinator_host_options */
     bool says_open;           /* true: other machines can reach this host; not logged yet */
-    /* log lines about connections that were refused: the time of the last one, and how many
-     * refusals have not been logged since */
-    int64_t refusal_logged_ms;
-    uint32_t refusals_suppressed;
 
     /* store of the first round; opened together with the host, so that an error is reported at
      * once; NULL = the first round has begun, or there was no such store */
@@ -90,6 +92,7 @@ struct coordinator_host {
     uint16_t spare_port, door_port;
     LIST_HEAD(host_jobs, host_job) jobs;
     LIST_HEAD(host_peers, host_peer) peers;
+    uint64_t inspections; /* number of inspections that operators have ordered */
     LIST_HEAD(host_unsent, host_peer) unsent;
 
     uv_mutex_t lock;   /* protects `handoffs` and `listens` */
@@ -100,6 +103,10 @@ struct coordinator_host {
      * close_timeout_ms are over */
     uv_timer_t timer;
     char read_buffer[65536];
+
+    /* log lines about jobs and nodes: warnings and errors; others */
+    struct cr_log_limit warnings, infos;
+    struct cr_log_limit refusals; /* lines about peers that could not authenticate */
 
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when they
      * are over, the host begins to close */
@@ -121,6 +128,9 @@ struct coordinator_host {
 
 int64_t host_now_ms(const struct coordinator_host *host);
 void host_end_event(struct coordinator_host *host);
+/* Logs a line that a coordinator or a session has written. Nodes cause these lines, so their rate
+ * is limited, except for lines of the level debug. */
+void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text);
 
 /* ---- jobs.c ---- */
 
@@ -179,8 +189,13 @@ void host_peer_forget(struct host_peer *peer, const char *why);
 /* ---- operators.c ---- */
 
 void host_answer_status(struct host_peer *peer);
+/* Returns 1 if more answers follow by host_pass_row(); else what on_operate of the session
+ * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes
+ * have answered, closes the operator's session. */
+void host_pass_row(struct host_peer *from, const struct rdzv_message *m);
 
 /* ---- trust.c ---- */
 

@@ -62,9 +62,19 @@ void host_answer_status(struct host_peer *peer) {
 
 /* ---- orders of operators ---- */
 
+/* Sends the order to inspect to the nodes. Returns how many nodes will answer. */
+static uint32_t order_inspection(struct host_peer *peer, struct host_job *job,
+                                 const struct rdzv_operate *o) {
+    peer->inspection = ++peer->host->inspections;
+    peer->inspects = job;
+    peer->inspected_left = coordinator_inspect(job->coordinator, o->host, peer->inspection, o->why);
+    return peer->inspected_left;
+}
+
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
+    bool inspects = o->kind == RDZV_OPERATE_INSPECT;
     int rc = host_check_operator(peer, o->run_id, err);
     if (rc < 0) return rc;
     struct host_job *job = host_find_job(peer->host, o->run_id);
@@ -73,12 +83,25 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                        "there is no job '%.200s'; crun-agent status lists the jobs",
                        o->run_id);
     }
-    m.operated.nodes = coordinator_operate(job->coordinator, o);
+    m.operated.nodes = inspects ? order_inspection(peer, job, o)
+                                : coordinator_operate(job->coordinator, o);
     if (m.operated.nodes == 0) {
         return cr_fail(err, -ENOENT,
                        "the job has no such node: '%.200s'; crun-agent status lists the nodes",
                        o->host);
     }
     host_peer_send(peer, &m);
-    return 0;
+    return inspects ? 1 : 0;
+}
+
+void host_pass_row(struct host_peer *from, const struct rdzv_message *m) {
+    uint64_t id = m->type == RDZV_ROW ? m->row.id : m->inspected.id;
+    struct host_peer *to;
+    LIST_FOREACH(to, &from->host->peers, entry) {
+        bool is_asked = to->inspection == id && to->inspects == from->job;
+        if (is_asked && to->session.state == HOST_SESSION_INSPECTING) break;
+    }
+    if (to == NULL) return; /* the operator has gone, or ordered nothing of this node's job */
+    host_peer_send(to, m);
+    if (m->type == RDZV_INSPECTED && --to->inspected_left == 0) host_peer_hang_up(to);
 }

@@ -14,6 +14,8 @@
 
 /* most bytes that wait to be sent to one peer; if there are more, its connection is closed */
 #define UNREAD_MAX ((size_t) 1 << 20)
+/* the same for an operator who gets the rows of all nodes of a job, which come all at once */
+#define UNREAD_ROWS_MAX ((size_t) 32 << 20)
 
 static void mark_unsent(struct host_peer *peer) {
     if (peer->is_unsent) return;
@@ -63,6 +65,7 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct host_peer *peer = arg;
+    if (m->type == RDZV_ROW || m->type == RDZV_INSPECTED) return host_pass_row(peer, m), 0;
     return coordinator_receive(peer->job->coordinator, host_now_ms(peer->host), peer->seat, m, err);
 }
 
@@ -83,8 +86,8 @@ static int on_operate(void *arg, const struct rdzv_operate *what, struct cr_erro
 }
 
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    if (cr_log_enabled(level)) cr_log(level, "%s", text);
+    const struct host_peer *peer = arg;
+    host_log(peer->host, level, text);
 }
 
 static const struct host_session_actions session_actions = {
@@ -291,7 +294,8 @@ static void flush_remote(struct host_peer *peer) {
         host_peer_close(peer, RENDEZVOUS_BROKEN, "out of memory");
         return;
     }
-    if (out->len > UNREAD_MAX && s->state != HOST_SESSION_CLOSING) {
+    size_t most = s->state == HOST_SESSION_INSPECTING ? UNREAD_ROWS_MAX : UNREAD_MAX;
+    if (out->len > most && s->state != HOST_SESSION_CLOSING) {
         host_peer_close(peer, RENDEZVOUS_CLOSED, "it does not read what it is sent");
         return;
     }

@@ -10,9 +10,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* fewest ms between two log lines about refused connections, because anybody can cause a refusal */
-#define REFUSAL_LINE_MS INT64_C(10000)
-
 int host_open_tunnel(struct host_peer *peer) {
     struct secure_ring *ring = peer->host->ring;
     uint8_t random[SECURE_KEY] = {0};
@@ -25,37 +22,20 @@ int host_open_tunnel(struct host_peer *peer) {
 
 /* ---- refusing ---- */
 
-/* Writes the address of the peer to `out`, such as "10.0.0.2:41234". */
-static void describe(const struct host_peer *peer, char out[CR_ADDRESS_MAX]) {
-    struct sockaddr_storage addr;
-    int len = sizeof(addr);
-    (void) snprintf(out, CR_ADDRESS_MAX, "an unknown address");
-    if (uv_tcp_getpeername(&peer->tcp, (struct sockaddr *) &addr, &len) == 0) {
-        cr_address_format((struct sockaddr *) &addr, out);
-    }
-}
-
-/* Logs that a connection is refused. At most one line is logged in REFUSAL_LINE_MS; the next one
- * says how many refusals were not logged. */
+/* Logs that a connection is refused. */
 static void log_refusal(struct host_peer *peer, enum secure_failure why) {
-    struct coordinator_host *host = peer->host;
     const char *role =
         secure_tunnel_role(peer->tunnel) == SECURE_OPERATOR ? "an operator" : "a node";
     const char *run_id = secure_tunnel_run_id(peer->tunnel);
-    char addr[CR_ADDRESS_MAX], more[64] = "", job[300] = "";
-    if (host_now_ms(host) - host->refusal_logged_ms < REFUSAL_LINE_MS) {
-        host->refusals_suppressed++;
-        return;
+    struct sockaddr_storage addr;
+    int len = sizeof(addr);
+    char where[CR_ADDRESS_MAX] = "an unknown address", job[300] = "";
+    if (uv_tcp_getpeername(&peer->tcp, (struct sockaddr *) &addr, &len) == 0) {
+        cr_address_format((struct sockaddr *) &addr, where);
     }
-    describe(peer, addr);
     if (run_id[0] != '\0') (void) snprintf(job, sizeof(job), " of job '%.200s'", run_id);
-    if (host->refusals_suppressed > 0) {
-        (void) snprintf(more, sizeof(more), " (%u more refused since the last such line)",
-                        host->refusals_suppressed);
-    }
-    cr_warn("refused %s%s at %s: %s%s", role, job, addr, secure_failure_text(why, true), more);
-    host->refusal_logged_ms = host_now_ms(host);
-    host->refusals_suppressed = 0;
+    cr_log_limited(&peer->host->refusals, CR_LOG_WARN, "refused %s%s at %s: %s", role, job, where,
+                   secure_failure_text(why, true));
 }
 
 /* Answers a node or an operator that has no secret. It takes the answer without a doubt, because it

@@ -5,7 +5,7 @@ exits_programs := $(BUILD)/tests/bench/instant_exits $(BUILD)/tests/bench/exit_w
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o
 	$(call link,)
 
-$(BUILD)/tests/bench/instant_exits: $(call rooms,agent rendezvous store base)
+$(BUILD)/tests/bench/instant_exits: $(call rooms,agent inspect rendezvous store base)
 $(BUILD)/tests/bench/instant_exits: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS)
 $(BUILD)/tests/bench/exit_with: LDFLAGS += -static
 
