@@ -49,7 +49,7 @@ CHAMBERS = {
     "store/command": (None, []),
 
     "rendezvous": (None, ["rendezvous/coordinator", "rendezvous/host", "rendezvous/member",
-                          "rendezvous/protocol", "rendezvous/way"]),
+                          "rendezvous/protocol", "rendezvous/secure", "rendezvous/way"]),
     "rendezvous/protocol": ("protocol.h", []),
     "rendezvous/secure": ("secure.h", []),
     "rendezvous/coordinator": ("coordinator.h", ["rendezvous/protocol"]),
@@ -121,7 +121,7 @@ PURE = [
     "rendezvous/coordinator/seat_table.c", "rendezvous/coordinator/settings.c",
     "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
-    "rendezvous/secure/channel.c", "rendezvous/secure/keys.c", "rendezvous/secure/noise.c",
+    "rendezvous/secure/tunnel.c", "rendezvous/secure/keys.c", "rendezvous/secure/noise.c",
     "rendezvous/secure/primitives.c",
     "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_election.c",
     "rendezvous/way/etcd_fields.c", "rendezvous/way/race.c", "rendezvous/way/stranger.c",

@@ -1,7 +1,7 @@
 /* crun-agent dump: requests the workers of a job to write their flight records. */
 #include "operator/operator_internal.h"
 
-enum { JOB, NODE, HELP, OPTION_COUNT };
+enum { JOB, NODE, TOKEN, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [JOB] = OPERATOR_OPTION_JOB,
@@ -9,6 +9,7 @@ static const struct cr_option options[OPTION_COUNT] = {
               .value_name = "HOST",
               .default_value = "",
               .help = "only the workers on nodes of this host name (default: all nodes)"},
+    [TOKEN] = OPERATOR_OPTION_TOKEN,
     [HELP] = CR_OPTION_HELP,
 };
 

@@ -49,6 +49,7 @@ struct host_peer {
      * and the number of nodes that have not answered yet; id 0 = no such order */
     uint64_t inspection;
     uint32_t inspected_left;
+    const struct host_job *inspects; /* the job of that order; only compared, never followed */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     bool local;
@@ -58,13 +59,14 @@ struct host_peer {
     void *deliver_arg;
 
     /* used only if the node or operator is in another process */
-    struct secure_channel *channel; /* between `tcp` and `session` */
+    struct secure_tunnel *tunnel; /* between `tcp` and `session` */
     uv_tcp_t tcp;
     uv_timer_t timer;         /* runs until host_session_deadline() */
     int64_t armed_ms;         /* time to which `timer` is set; CR_FOREVER = it is stopped */
     uv_write_t write;
     uv_shutdown_t shutdown;
     struct cr_buffer writing; /* bytes of the uv_write() that is under way */
+    bool resets; /* true: the connection ends with a reset, so that the node may resume */
     bool write_busy, shut, closing;
     int open_handles;
 };
@@ -89,10 +91,6 @@ struct coordinator_host {
     struct host_session_terms terms;
     struct secure_ring *ring; /* see coordinator_host_options */
     bool says_open;           /* true: other machines can reach this host; not logged yet */
-    /* log lines about connections that were refused: the time of the last one, and how many
-     * refusals have not been logged since */
-    int64_t refusal_logged_ms;
-    uint32_t refusals_suppressed;
 
     /* store of the first round; opened together with the host, so that an error is reported at
      * once; NULL = the first round has begun, or there was no such store */
@@ -114,6 +112,7 @@ struct coordinator_host {
 
     /* log lines about jobs and nodes: warnings and errors; others */
     struct cr_log_limit warnings, infos;
+    struct cr_log_limit refusals; /* lines about peers that could not authenticate */
 
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when they
      * are over, the host begins to close */
@@ -219,13 +218,13 @@ void host_pass_row(struct host_peer *from, const struct rdzv_message *m);
 
 /* ---- trust.c ---- */
 
-/* Creates the channel of a remote peer. Returns 0, or a negative errno if memory or random numbers
+/* Creates the tunnel of a remote peer. Returns 0, or a negative errno if memory or random numbers
  * are short. */
-int host_open_channel(struct host_peer *peer);
-/* Handles bytes that have come from a remote peer: passes them through its channel to its session.
- * If the channel fails, refuses the peer. */
+int host_open_tunnel(struct host_peer *peer);
+/* Handles bytes that have come from a remote peer: passes them through its tunnel to its session.
+ * If the tunnel fails, refuses the peer. */
 void host_receive(struct host_peer *peer, const char *data, size_t len);
-/* Passes the bytes that the session of a remote peer has queued through its channel. Returns the
+/* Passes the bytes that the session of a remote peer has queued through its tunnel. Returns the
  * buffer with the bytes to send, or NULL if memory is short. */
 struct cr_buffer *host_outgoing(struct host_peer *peer);
 /* Returns 0 if this peer may be a node of the job `run_id`, or give orders to that job. If this

@@ -82,7 +82,7 @@ void host_answer_status(struct host_peer *peer) {
     struct visit visit = {
         .events = &events, .arg = &a, .now_ms = host_now_ms(peer->host)};
     struct cr_error err = {0};
-    if (host_check_operator(peer, secure_channel_run_id(peer->channel), &err) < 0) {
+    if (host_check_operator(peer, secure_tunnel_run_id(peer->tunnel), &err) < 0) {
         refuse(peer, err.text);
         return;
     }
@@ -100,6 +100,7 @@ void host_answer_status(struct host_peer *peer) {
 static uint32_t order_inspection(struct host_peer *peer, struct host_job *job,
                                  const struct rdzv_operate *o) {
     peer->inspection = ++peer->host->inspections;
+    peer->inspects = job;
     peer->inspected_left = coordinator_inspect(job->coordinator, o->host, peer->inspection, o->why);
     return peer->inspected_left;
 }
@@ -131,9 +132,10 @@ void host_pass_row(struct host_peer *from, const struct rdzv_message *m) {
     uint64_t id = m->type == RDZV_ROW ? m->row.id : m->inspected.id;
     struct host_peer *to;
     LIST_FOREACH(to, &from->host->peers, entry) {
-        if (to->inspection == id && to->session.state == HOST_SESSION_INSPECTING) break;
+        bool is_asked = to->inspection == id && to->inspects == from->job;
+        if (is_asked && to->session.state == HOST_SESSION_INSPECTING) break;
     }
-    if (to == NULL) return; /* the operator has gone */
+    if (to == NULL) return; /* the operator has gone, or ordered nothing of this node's job */
     host_peer_send(to, m);
     if (m->type == RDZV_INSPECTED && --to->inspected_left == 0) host_peer_hang_up(to);
 }

@@ -136,7 +136,7 @@ static void peer_free(struct host_peer *peer) {
     if (peer->job != NULL) host_drop_job(peer->job);
     LIST_REMOVE(peer, entry);
     host_session_done(&peer->session);
-    secure_channel_free(peer->channel);
+    secure_tunnel_free(peer->tunnel);
     cr_buffer_done(&peer->writing);
     free(peer);
 }
@@ -153,7 +153,9 @@ void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const cha
     if (peer->closing) return;
     peer->closing = true;
     host_session_lost(&peer->session, host_now_ms(peer->host), how, why);
-    uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
+    if (!peer->resets || uv_tcp_close_reset(&peer->tcp, on_peer_closed) < 0) {
+        uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
+    }
     uv_close((uv_handle_t *) &peer->timer, on_peer_closed);
 }
 
@@ -233,7 +235,7 @@ void host_add_remote(struct coordinator_host *host, int fd, const char *data, si
     peer->open_handles = 2;
     int rc = uv_tcp_open(&peer->tcp, fd);
     if (rc < 0) (void) close(fd);
-    if (rc == 0) rc = host_open_channel(peer);
+    if (rc == 0) rc = host_open_tunnel(peer);
     if (rc == 0) rc = uv_read_start((uv_stream_t *) &peer->tcp, on_alloc, on_read);
     if (rc < 0) broken(peer, rc);
     else host_receive(peer, data, len);

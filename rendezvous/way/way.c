@@ -8,26 +8,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the job's secrets ---- */
 
 /* Returns whether only processes of this machine can reach what a hosting node opens. */
 static bool listens_locally(const struct backend_plan *plan) {
     return backend_is_loopback(plan->listen_port != 0 ? plan->listen_host : plan->store_host);
-}
-
-/* Reads the job's token file, if there is one and another process could connect. Stores the ring in
- * *out; NULL = the job has no secrets. */
-static int open_ring(const struct rendezvous_options *o, const struct backend_plan *plan,
-                     struct secure_ring **out, struct cr_error *err) {
-    const char *path = secure_token_path(o->token_file);
-    if (o->auth == RENDEZVOUS_AUTH_OFF) return 0;
-    if (path == NULL && o->auth == RENDEZVOUS_AUTH_REQUIRED) {
-        return cr_fail(err, -EINVAL,
-                       "cannot start: --rdzv-conf has auth=required, but there is no secret; give "
-                       "--rdzv-token-file FILE, or set CRUN_RDZV_TOKEN_FILE");
-    }
-    return path == NULL || plan->alone ? 0 : secure_ring_open(path, out, err);
 }
 
 /* ---- opening ---- */
@@ -60,7 +47,8 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .held_ms = plan->etcd_lease_ms,
                                          .close_timeout_ms = o->close_timeout_ms,
                                          .ring = plan->ring,
-                                         .says_open = plan->says_open};
+                                         .says_open = plan->says_open &&
+                                                      !backend_is_loopback(plan->listen_host)};
     int rc = coordinator_host_open(loop, &h, &host, err);
     if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
     rc = way_elected_new(loop, o, plan, host, out, err);
@@ -109,6 +97,15 @@ static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
     return 0;
 }
 
+/* Returns 0 if a node of this job can authenticate; or -ENOENT and a text in err if the token file
+ * only has keys of other jobs or roles. */
+static int check_key(struct secure_ring *ring, const char *run_id, struct cr_error *err) {
+    uint8_t key[SECURE_KEY];
+    int rc = secure_ring_choose(ring, SECURE_MEMBER, run_id, key, err);
+    explicit_bzero(key, sizeof(key));
+    return rc;
+}
+
 static int open_kind(uv_loop_t *loop, const struct rendezvous_options *options,
                      const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct way *w = NULL;
@@ -130,9 +127,12 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
              const struct backend_plan *plan, const struct way_events *events, void *arg,
              struct way **out, struct cr_error *err) {
     struct backend_plan secured = *plan;
+    bool needs_ring = !plan->alone || options->auth == RENDEZVOUS_AUTH_REQUIRED;
+    int rc = 0;
     secured.ring = NULL;
     secured.says_open = options->auth != RENDEZVOUS_AUTH_OFF;
-    int rc = open_ring(options, plan, &secured.ring, err);
+    if (needs_ring) rc = secure_ring_find(options->auth, options->token_file, &secured.ring, err);
+    if (secured.ring != NULL) rc = check_key(secured.ring, options->run_id, err);
     if (rc == 0) rc = open_kind(loop, options, &secured, out, err);
     if (rc < 0) {
         secure_ring_close(secured.ring);
