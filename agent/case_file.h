@@ -40,6 +40,8 @@ struct case_file {
     /* text about the worker that parked without a reason, although no worker had failed; "" if
      * there is no such worker */
     char broken[512];
+    /* result of the round's last inquiry: which rank others wait for; "" if there was none */
+    char behind[512];
 };
 
 /* Initialises a case file. The pointers must stay valid until case_file_done(). Returns 0 or
@@ -57,6 +59,9 @@ void case_file_begin_worker(struct case_file *c, uint32_t local_rank);
 void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct worker_exit *how);
 /* Records that this worker called crunrt_rejoin() although no worker had failed. */
 void case_file_add_broken(struct case_file *c, uint32_t local_rank);
+
+/* Records the result of an inquiry (rendezvous/rendezvous.h). */
+void case_file_add_behind(struct case_file *c, const char *what);
 
 /* Appends one line about the first failure, and a NUL. Appends nothing if no worker failed or
  * memory is short. */

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *rendezvous_phase_name(uint32_t phase) { return coordinator_phase_name(phase); }
@@ -23,8 +24,9 @@ struct query {
     /* callbacks that receive the answer to STATUS; NULL if this is an order */
     const struct rendezvous_status_events *events;
     void *arg;
-    /* receives the count in the answer to OPERATE; NULL if this is a question */
+    /* receive the answer to OPERATE; NULL if this is a question */
     uint32_t *operated;
+    char *behind;
 };
 
 static int connect_to(const struct query *q, int *out_fd) {
@@ -67,8 +69,10 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
         if (q->events != NULL) return 1;
         break;
     case RDZV_OPERATED:
-        if (q->operated != NULL) return *q->operated = m->operated.nodes, 1;
-        break;
+        if (q->operated == NULL) break;
+        *q->operated = m->operated.nodes;
+        (void) snprintf(q->behind, RENDEZVOUS_BEHIND_MAX, "%s", m->operated.behind);
+        return 1;
     case RDZV_REFUSED: return cr_fail(err, -EPROTO, "the coordinator refuses: %s", m->refused.why);
     default: break;
     }
@@ -122,9 +126,10 @@ int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
 }
 
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
-                       const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err) {
+                       const struct rdzv_operate *what, uint32_t *nodes,
+                       char behind[RENDEZVOUS_BEHIND_MAX], struct cr_error *err) {
     struct query q = {.where = where, .deadline_ms = cr_deadline_ms(timeout_ms), .err = err,
-                      .operated = nodes};
+                      .operated = nodes, .behind = behind};
     struct rdzv_message m = {.type = RDZV_OPERATE};
     m.operate = *what;
     m.operate.version_min = RDZV_VERSION_MIN;

@@ -73,6 +73,12 @@ struct rendezvous_events {
     void (*on_notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
                       const char *why);
     void (*on_dump)(void *arg, const char *why);
+
+    /* An inquiry has begun: call rendezvous_progress() for each process group of each worker, and
+     * then once with NULL. on_behind follows when it is over; is_found: some
+     * rank waits in an operation; `what` is one line that names the rank for which it waits. */
+    void (*on_ask_progress)(void *arg, uint64_t inquiry);
+    void (*on_behind)(void *arg, bool is_found, const char *what);
 };
 
 /* Checks the options without resolving a name or opening a socket; rendezvous_open() makes the same
@@ -121,6 +127,13 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
  * call rendezvous_leave() and rendezvous_close(). */
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why);
+
+/* Requests an inquiry which rank others wait for. on_ask_progress and on_behind follow on all
+ * nodes, unless the coordinator is too old to know inquiries. */
+void rendezvous_inquire(struct rendezvous *r);
+/* Answers on_ask_progress. `p` is NULL in the last call. */
+void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
+                         const struct rendezvous_progress *p);
 
 /* Reports that this node leaves now, because its launcher got a signal. Call it before you stop the
  * workers, so that the other nodes stop their workers at the same time. When the workers are gone,

@@ -24,7 +24,8 @@ struct worker_progress {
 
 void worker_page_read(struct channel_page *page, struct worker_progress *out);
 
-/* Prepares the page for the worker's next round: sets step, stopped_for and over to 0. */
+/* Prepares the page for the worker's next round: sets step, stopped_for and over to 0, and removes
+ * all groups. */
 void worker_page_begin_round(struct channel_page *page);
 
 #endif

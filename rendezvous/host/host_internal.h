@@ -35,10 +35,14 @@ struct host_peer {
     LIST_ENTRY(host_peer) unsent_entry;
     bool is_unsent;                /* true: the peer is in host->unsent */
     struct coordinator_host *host;
-    struct host_job *job;          /* the job of the node; NULL before HELLO */
+    /* the job of the node, or of the operator that waits for an inquiry; NULL before HELLO */
+    struct host_job *job;
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     bool local;
+    /* true: an operator waits here for the result of an inquiry; its order went to nodes_told */
+    bool awaits_inquiry;
+    uint32_t nodes_told;
 
     /* used only if the node is in this process (`local`) */
     void (*deliver)(void *arg, const char *data, size_t len);
@@ -171,6 +175,8 @@ void host_peer_forget(struct host_peer *peer, const char *why);
 void host_answer_status(struct host_peer *peer);
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Answers the operators that wait for the result of the job's inquiry. */
+void host_answer_inquiry(struct host_job *job, const char *what);
 
 /* ---- handoff.c ---- */
 

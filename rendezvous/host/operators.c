@@ -44,21 +44,44 @@ void host_answer_status(struct host_peer *peer) {
 
 /* ---- orders of operators ---- */
 
+/* Answers ASK_NOTICE at once. The answer to ASK_DUMP comes when the inquiry is over. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
     struct host_job *job = host_find_job(peer->host, o->run_id);
+    if (peer->awaits_inquiry) return cr_fail(err, -EPROTO, "a second order on one connection");
     if (job == NULL) {
         return cr_fail(err, -ENOENT,
                        "there is no job '%.200s'; crun-agent status lists the jobs",
                        o->run_id);
     }
-    m.operated.nodes = coordinator_operate(job->coordinator, o);
+    m.operated.nodes = coordinator_operate(job->coordinator, host_now_ms(peer->host), o);
     if (m.operated.nodes == 0) {
         return cr_fail(err, -ENOENT,
                        "the job has no such node: '%.200s'; crun-agent status lists the nodes",
                        o->host);
     }
+    if (o->kind == 0) {
+        peer->job = job;
+        job->peers++;
+        peer->awaits_inquiry = true;
+        peer->nodes_told = m.operated.nodes;
+        return 1;
+    }
+    m.operated.behind = "";
     host_peer_send(peer, &m);
     return 0;
+}
+
+void host_answer_inquiry(struct host_job *job, const char *what) {
+    struct host_peer *peer;
+    LIST_FOREACH(peer, &job->host->peers, entry) {
+        if (!peer->awaits_inquiry || peer->job != job) continue;
+        struct rdzv_message m = {.type = RDZV_OPERATED};
+        m.operated.nodes = peer->nodes_told;
+        m.operated.behind = what;
+        peer->awaits_inquiry = false;
+        host_peer_send(peer, &m);
+        host_peer_hang_up(peer);
+    }
 }

@@ -60,6 +60,9 @@ struct member_actions {
     void (*on_change_at)(void *arg, const struct rdzv_change_at *at);
     void (*on_notice)(void *arg, const struct rdzv_ask_notice *notice);
     void (*on_dump)(void *arg, const char *why);
+    /* Answer on_ask_progress with member_progress(), the last time with is_last. */
+    void (*on_ask_progress)(void *arg, uint64_t inquiry);
+    void (*on_behind)(void *arg, const struct rdzv_behind *behind);
 };
 
 /* Creates a member. The texts in `settings` are copied; `actions` must live as long as the member.
@@ -78,6 +81,9 @@ void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t n
 void member_change_ready(struct member *m, uint64_t id);
 void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left_ms,
                    const char *why);
+/* Requests an inquiry. Does nothing if no round runs, or if the coordinator knows no inquiries. */
+void member_inquire(struct member *m);
+void member_progress(struct member *m, const struct rdzv_progress *progress);
 /* Call this when the node leaves. The member sends LEAVE. It keeps the connection and the lease
  * while the agent stops the workers; the caller closes the connection when the workers are gone.
  * After this call, on_stop is the only on_… action that is still called: it shortens the time to

@@ -83,6 +83,8 @@ void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv
         return;
     }
     if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
+    bool is_inquiry = m->type == RDZV_ASK_PROGRESS || m->type == RDZV_BEHIND;
+    if (is_inquiry && s->version < RDZV_VERSION_INQUIRY) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message. Members can handle a lost connection, but not a lost
          * message, so the connection is closed. When the session is CLOSED, on_lost is called. */
@@ -186,8 +188,9 @@ static void got_status(struct host_session *s, int64_t now_ms, const struct rdzv
 static void got_operate(struct host_session *s, int64_t now_ms, const struct rdzv_operate *o) {
     struct cr_error err = {0};
     if (!choose_version(s, now_ms, "operator", o->version_min, o->version_max)) return;
-    if (s->actions->on_operate(s->arg, o, &err) < 0) refuse(s, now_ms, 0, err.text);
-    else host_session_hang_up(s, now_ms);
+    int rc = s->actions->on_operate(s->arg, o, &err);
+    if (rc < 0) refuse(s, now_ms, 0, err.text);
+    else if (rc == 0) host_session_hang_up(s, now_ms);
 }
 
 /* Handles JOIN. The session is SEATED before on_join is called, because on_join may send END, and

@@ -97,8 +97,9 @@ struct host_session_actions {
      * RESUME, so that the node can resume. */
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
     /* An operator has sent STATUS (on_status) or OPERATE (on_operate). The action answers by
-     * host_session_send() before it returns; after that the session closes. on_operate returns 0,
-     * or a negative errno and a text in err. */
+     * host_session_send() before it returns; after that the session closes. on_operate returns 0;
+     * or a negative errno and a text in err; or 1 if the owner answers later, within
+     * SESSION_GREETING_MS, and then calls host_session_hang_up(). */
     void (*on_status)(void *arg);
     int (*on_operate)(void *arg, const struct rdzv_operate *what, struct cr_error *err);
     /* Logs one line; called for each change of state. */
@@ -136,9 +137,10 @@ void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_l
 void host_session_tick(struct host_session *s, int64_t now_ms);
 int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER if there is none */
 
-/* Queues a message. If the connection's version lacks WAITING, a WAITING is left out. If it lacks
- * GOODBYE, a GOODBYE is replaced by END if the host is in a launcher, else left out. The
- * coordinator's actions may call this function, because it calls no action but `log`. */
+/* Queues a message. If the connection's version lacks WAITING, ASK_PROGRESS or BEHIND, such a
+ * message is left out. If it lacks GOODBYE, a GOODBYE is replaced by END if the host is in a
+ * launcher, else left out. The coordinator's actions may call this function, because it calls no
+ * action but `log`. */
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m);
 /* Call this if the coordinator has freed the node's seat, or has given it to another connection.
  * Ends the session: queues no further message, and enters CLOSING. on_lost is not called. */

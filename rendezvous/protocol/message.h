@@ -34,10 +34,11 @@
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
 #define RDZV_VERSION_MIN 2 /* smallest protocol version that this build supports */
-#define RDZV_VERSION_MAX 3 /* largest protocol version that this build supports */
+#define RDZV_VERSION_MAX 4 /* largest protocol version that this build supports */
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
+#define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
 
 #define RDZV_FRAME_MAX ((size_t) 8192) /* most bytes of a frame, length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
@@ -106,6 +107,23 @@
 #define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
+/* Requests an inquiry: the coordinator asks all nodes of the round what their workers are in, and
+ * sends them the answer in BEHIND. Since version 4. */
+#define RDZV_INQUIRE_FIELDS(F, V) F(u64, round)
+/* Answers ASK_PROGRESS: what one worker is in, in one process group. A node sends one for each of
+ * its workers' groups, and one more without a group as the last. Since version 4. */
+#define RDZV_PROGRESS_FIELDS(F, V) \
+    F(u64, inquiry)             /* as in ASK_PROGRESS */ \
+    F(u32, is_last)             /* 1: the last message of this node, whose other fields are 0 */ \
+    F(u32, rank) \
+    F(u64, group) F(text, name) /* number of the group in the round, and its name */ \
+    F(u32, place) F(u32, size)  /* the worker's rank in the group, and the group's size */ \
+    F(u32, state)               /* enum rendezvous_progress_state */ \
+    F(u32, begun)               /* number of collectives that the worker has entered */ \
+    F(u32, seq) F(text, op)     /* number and name of the operation in which it waits */ \
+    F(u32, peer)                /* for WAITS_MESSAGE: rank in the group of the other end */ \
+    F(i64, since_ms)            /* for how long this has been its state */
+
 /* ---- messages of an operator, sent in place of HELLO ---- */
 #define RDZV_OPERATE_FIELDS(F, V) /* an order to nodes; OPERATED or REFUSED answers it */ \
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
@@ -161,6 +179,13 @@
 #define RDZV_ASK_NOTICE_FIELDS(F, V) F(u32, kind) F(i64, left_ms) F(text, why)
 /* Requests that the node's workers write their flight records. */
 #define RDZV_ASK_DUMP_FIELDS(F, V)   F(text, why)
+/* Requests PROGRESS from the nodes of the round. Since version 4. */
+#define RDZV_ASK_PROGRESS_FIELDS(F, V) F(u64, inquiry)
+/* The result of an inquiry: which rank has not entered an operation in which others wait. Since
+ * version 4. */
+#define RDZV_BEHIND_FIELDS(F, V) \
+    F(text, what)               /* one line */ \
+    F(u32, is_found)            /* 1: some rank waits; 0: none does */
 #define RDZV_REFUSED_FIELDS(F, V) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
     F(u64, epoch)               /* least epoch of a coordinator to try next; 0 = give up */ \
@@ -179,7 +204,10 @@
     /* silent_ms: ms since the node's last message; -1 = it is in the coordinator's process */ \
     F(i64, silent_ms)
 #define RDZV_STATUS_DONE_FIELDS(F, V) F(u32, jobs)
-#define RDZV_OPERATED_FIELDS(F, V)   F(u32, nodes) /* how many nodes the order was sent to */
+#define RDZV_OPERATED_FIELDS(F, V) \
+    F(u32, nodes)               /* how many nodes the order was sent to */ \
+    V(4) \
+    F(text, behind)             /* after ASK_DUMP: the result of the inquiry; else "" */
 
 /* M(NAME, name, number): the messages, and the type numbers in their frames. */
 #define RDZV_MESSAGES(M) \
@@ -195,6 +223,8 @@
     M(NOTICE,    notice,    10) \
     M(OPERATE,   operate,   11) \
     M(RESUME,    resume,    12) \
+    M(INQUIRE,   inquire,   13) \
+    M(PROGRESS,  progress,  14) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \
@@ -211,7 +241,9 @@
     M(ASK_DUMP,   ask_dump,   78) \
     M(OPERATED,   operated,   79) \
     M(GOODBYE,    goodbye,    80) \
-    M(WAITING,    waiting,    81)
+    M(WAITING,    waiting,    81) \
+    M(ASK_PROGRESS, ask_progress, 82) \
+    M(BEHIND,     behind,     83)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */
