@@ -59,6 +59,11 @@ void worker_channels_read_page(const struct worker_channels *l, uint32_t local_r
 size_t worker_channels_read_groups(const struct worker_channels *l, uint32_t local_rank,
                                    struct progress *out);
 
+/* Reads the worker's steps in this round from its page. After the worker's channel is closed, this
+ * gives the steps at the time of closing. */
+void worker_channels_read_steps(const struct worker_channels *l, uint32_t local_rank,
+                                struct worker_steps *out);
+
 /* Sends a packet to a worker and increments the bell in its page. Returns 0; -ENOTCONN if the
  * worker has no channel; or another negative errno if sending failed, after which the channel is
  * closed. */

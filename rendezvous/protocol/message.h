@@ -39,6 +39,11 @@
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
 #define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
+#define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
+
+/* OPERATE.kind of an order to inspect workers. Only a host of RDZV_VERSION_INSPECT knows it; an
+ * older host would take it for the kind of a change, so OPERATE then has this version_min. */
+#define RDZV_OPERATE_INSPECT ((uint32_t) 100)
 
 #define RDZV_FRAME_MAX ((size_t) 8192) /* most bytes of a frame, length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
@@ -123,12 +128,23 @@
     F(u32, seq) F(text, op)     /* number and name of the operation in which it waits */ \
     F(u32, peer)                /* for WAITS_MESSAGE: rank in the group of the other end */ \
     F(i64, since_ms)            /* for how long this has been its state */
+/* What an inspection has found out about workers that are at the same place (inspect/inspect.h).
+ * Answers ASK_INSPECT; the host passes it on to the operator. Since version 4. */
+#define RDZV_ROW_FIELDS(F, V) \
+    F(u64, id)                  /* the id of ASK_INSPECT */ \
+    F(text, ranks)              /* the ranks, such as "0-4,6" */ \
+    F(u64, pid)                 /* process of the first of these ranks */ \
+    F(text, host) F(text, state) F(text, program) F(text, kernel) F(text, operation) \
+    F(text, python) F(text, native) F(text, note)
+/* Follows the last ROW of a node. Since version 4. */
+#define RDZV_INSPECTED_FIELDS(F, V) F(u64, id) F(u32, rows)
 
 /* ---- messages of an operator, sent in place of HELLO ---- */
 #define RDZV_OPERATE_FIELDS(F, V) /* an order to nodes; OPERATED or REFUSED answers it */ \
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
     F(text, host)               /* host of the nodes that get the order; "" = all nodes */ \
-    F(u32, kind)                /* kind of change, for ASK_NOTICE; 0 = the order is ASK_DUMP */ \
+    F(u32, kind)                /* kind of change, for ASK_NOTICE; 0 = the order is ASK_DUMP; \
+                                 * RDZV_OPERATE_INSPECT = the order is ASK_INSPECT */ \
     F(i64, left_ms) F(text, why)
 /* Requests the state of all jobs. The answer is one STATUS_JOB for each job, with one STATUS_NODE
  * for each of its nodes after it; STATUS_DONE is the last message. */
@@ -186,6 +202,9 @@
 #define RDZV_BEHIND_FIELDS(F, V) \
     F(text, what)               /* one line */ \
     F(u32, is_found)            /* 1: some rank waits; 0: none does */
+/* Requests an inspection of the node's workers: the node answers with one ROW for each place where
+ * workers are, and INSPECTED. Since version 4. */
+#define RDZV_ASK_INSPECT_FIELDS(F, V) F(u64, id) F(text, why)
 #define RDZV_REFUSED_FIELDS(F, V) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
     F(u64, epoch)               /* least epoch of a coordinator to try next; 0 = give up */ \
@@ -223,8 +242,10 @@
     M(NOTICE,    notice,    10) \
     M(OPERATE,   operate,   11) \
     M(RESUME,    resume,    12) \
-    M(INQUIRE,   inquire,   13) \
-    M(PROGRESS,  progress,  14) \
+    M(ROW,       row,       13) \
+    M(INSPECTED, inspected, 14) \
+    M(INQUIRE,   inquire,   15) \
+    M(PROGRESS,  progress,  16) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \
@@ -242,8 +263,9 @@
     M(OPERATED,   operated,   79) \
     M(GOODBYE,    goodbye,    80) \
     M(WAITING,    waiting,    81) \
-    M(ASK_PROGRESS, ask_progress, 82) \
-    M(BEHIND,     behind,     83)
+    M(ASK_INSPECT, ask_inspect, 82) \
+    M(ASK_PROGRESS, ask_progress, 83) \
+    M(BEHIND,     behind,     84)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */

@@ -174,6 +174,10 @@ static void on_notice(void *arg, const struct rdzv_ask_notice *m) {
     node_gives_notice(arg, (enum rendezvous_change_kind) m->kind, m->left_ms);
 }
 
+static void on_inspect(void *arg, uint64_t id, const char *why) {
+    (void) arg, (void) id, (void) why;
+}
+
 static void on_dump(void *arg, const char *why) {
     struct sim_node *n = arg;
     node_dump(&n->node, node_now(n), why);
@@ -195,7 +199,7 @@ static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = do_log,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
-    .on_ask_progress = on_ask_progress, .on_behind = on_behind};
+    .on_inspect = on_inspect, .on_ask_progress = on_ask_progress, .on_behind = on_behind};
 
 /* ---- struct member_session_actions: what the session requests of its node ---- */
 

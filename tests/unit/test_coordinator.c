@@ -24,7 +24,7 @@ struct peer {
     struct rdzv_accepted accepted;
     uint32_t outcome;
     char why[RDZV_TEXT_MAX], differs[RDZV_TEXT_MAX];
-    int changes, sets, notices, dumps, findings;
+    int changes, sets, notices, dumps, inspections, findings;
     uint64_t inquiry; /* the last ASK_PROGRESS */
     struct rdzv_change change;
     struct rdzv_change_at at;
@@ -59,6 +59,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_ASK_DUMP) p->dumps++;
     if (m->type == RDZV_ASK_PROGRESS) p->inquiry = m->ask_progress.inquiry;
     if (m->type == RDZV_BEHIND) p->findings++, why = m->behind.what;
+    if (m->type == RDZV_ASK_INSPECT) p->inspections += (int) m->ask_inspect.id;
     if (m->type == RDZV_WAITING) p->waitings++, p->waiting = m->waiting, why = m->waiting.what;
     if (why != NULL) (void) snprintf(p->why, sizeof(p->why), "%s", why);
 }
@@ -1921,6 +1922,10 @@ START_TEST(an_order_reaches_the_nodes_of_its_host) {
     ck_assert_int_eq(a.dumps + b.dumps, 2);
     o.host = "c";
     ck_assert_uint_eq(coordinator_operate(c, now, &o), 0);
+    ck_assert_uint_eq(coordinator_inspect(c, "", 5, "hangs"), 2);
+    ck_assert_uint_eq(coordinator_inspect(c, "b", 7, "hangs"), 1);
+    ck_assert_int_eq(a.inspections, 5);
+    ck_assert_int_eq(b.inspections, 12);
 }
 END_TEST
 
