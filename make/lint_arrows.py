@@ -22,7 +22,7 @@ import sys
 # faces; a face is therefore a node of its own in the picture, beside the other files of its folder.
 FACES = {
     "base": "*",
-    "contract": ["channel.h", "packet.h"],
+    "contract": ["channel.h", "packet.h", "progress.h"],
     "store": ["store.h"],
     "rendezvous": ["rendezvous.h", "server.h", "types.h"],
     "inspect": ["inspect.h", "inspector.h"],
@@ -87,7 +87,7 @@ CHAMBERS = {
                                            "worker_runtime/backends/reduce"]),
     "worker_runtime/modules": ("modules.h", []),
     "worker_runtime/host": ("store_host.h", ["store"]),
-    "worker_runtime/group": (None, ["worker_runtime/backends", "worker_runtime/modules",
+    "worker_runtime/group": (None, ["contract", "worker_runtime/backends", "worker_runtime/modules",
                                     "worker_runtime/report", "worker_runtime/runtime"]),
     "worker_runtime/runtime": ("runtime.h", ["contract", "worker_runtime/channel",
                                              "worker_runtime/host", "worker_runtime/modules",
@@ -133,7 +133,8 @@ PURE = [
     "agent/report/verdict_box.c", "agent/report/error_record.c",
     "agent/watchdog/quiet.c", "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
     "status/judge.c", "status/metrics.c",
-    "contract/packet.c", "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
+    "contract/packet.c", "contract/progress.c",
+    "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
     "launcher/scheduler_options.c", "launcher/scheduler/scheduler.c",

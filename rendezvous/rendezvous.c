@@ -373,6 +373,19 @@ static void do_dump(void *arg, const char *why) {
     if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
 }
 
+static void do_ask_progress(void *arg, uint64_t inquiry) {
+    struct rendezvous *r = arg;
+    bool answers = !r->closing && r->events->on_ask_progress != NULL;
+    if (answers) r->events->on_ask_progress(r->arg, inquiry);
+    else rendezvous_progress(r, inquiry, NULL);
+}
+
+static void do_behind(void *arg, const struct rdzv_behind *b) {
+    struct rendezvous *r = arg;
+    if (!r->closing && r->events->on_behind != NULL)
+        r->events->on_behind(r->arg, b->is_found != 0, b->what);
+}
+
 static void do_inspect(void *arg, uint64_t id, const char *why) {
     struct rendezvous *r = arg;
     if (!r->closing && r->events->on_inspect != NULL) r->events->on_inspect(r->arg, id, why);
@@ -384,7 +397,8 @@ static const struct member_actions member_actions = {
     .lead = do_lead, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
-    .on_dump = do_dump, .on_inspect = do_inspect};
+    .on_dump = do_dump, .on_inspect = do_inspect, .on_ask_progress = do_ask_progress,
+    .on_behind = do_behind};
 
 /* ---- the agent's calls ---- */
 
@@ -423,6 +437,31 @@ void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, i
                        const char *why) {
     member_notice(r->member, now_ms(r), (uint32_t) kind, left_ms, why);
     end_event(r);
+}
+
+void rendezvous_inquire(struct rendezvous *r) {
+    member_inquire(r->member);
+    end_event(r);
+}
+
+void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
+                         const struct rendezvous_progress *p) {
+    struct rdzv_progress m = {.inquiry = inquiry, .is_last = p == NULL, .name = "", .op = ""};
+    if (p != NULL) {
+        m.rank = p->rank;
+        m.group = p->group;
+        m.name = p->name;
+        m.place = p->place;
+        m.size = p->size;
+        m.state = (uint32_t) p->state;
+        m.begun = p->begun;
+        m.seq = p->seq;
+        m.op = p->op;
+        m.peer = p->peer;
+        m.since_ms = p->since_ms;
+    }
+    member_progress(r->member, &m);
+    if (p == NULL) end_event(r); /* which sends all of them at once */
 }
 
 void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row) {

@@ -44,7 +44,8 @@ struct host_peer {
     LIST_ENTRY(host_peer) unsent_entry;
     bool is_unsent;                /* true: the peer is in host->unsent */
     struct coordinator_host *host;
-    struct host_job *job;          /* the job of the node; NULL before HELLO */
+    /* the job of the node, or of the operator that waits for an inquiry; NULL before HELLO */
+    struct host_job *job;
     /* used only if an operator has ordered an inspection: its id, which the nodes' answers carry,
      * and the number of nodes that have not answered yet; id 0 = no such order */
     uint64_t inspection;
@@ -53,6 +54,9 @@ struct host_peer {
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     bool local;
+    /* true: an operator waits here for the result of an inquiry; its order went to nodes_told */
+    bool awaits_inquiry;
+    uint32_t nodes_told;
 
     /* used only if the node is in this process (`local`) */
     void (*deliver)(void *arg, const char *data, size_t len);
@@ -212,6 +216,8 @@ void host_answer_status(struct host_peer *peer);
  * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Answers the operators that wait for the result of the job's inquiry. */
+void host_answer_inquiry(struct host_job *job, const char *what);
 /* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes
  * have answered, closes the operator's session. */
 void host_pass_row(struct host_peer *from, const struct rdzv_message *m);

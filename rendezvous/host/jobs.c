@@ -33,6 +33,10 @@ static uint64_t job_draw(void *arg) {
     return (uint64_t) time(NULL) << 32 | random;
 }
 
+static void job_on_behind(void *arg, const char *what) {
+    host_answer_inquiry(arg, what);
+}
+
 static void job_log(void *arg, enum cr_log_level level, const char *text) {
     const struct host_job *job = arg;
     host_log(job->host, level, text);
@@ -105,7 +109,8 @@ static const char *job_other_waiting(void *arg) {
 static const struct coordinator_actions job_actions = {
     .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store,
     .close_store = job_close_store, .draw = job_draw,
-    .other_waiting = job_other_waiting, .log = job_log, .wants_log = job_wants_log};
+    .other_waiting = job_other_waiting, .on_behind = job_on_behind,
+    .log = job_log, .wants_log = job_wants_log};
 
 /* ---- adding and freeing jobs ---- */
 

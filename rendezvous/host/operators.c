@@ -105,6 +105,7 @@ static uint32_t order_inspection(struct host_peer *peer, struct host_job *job,
     return peer->inspected_left;
 }
 
+/* Answers ASK_NOTICE at once. The answers to ASK_DUMP and ASK_INSPECT come later. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
@@ -117,13 +118,22 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                        "there is no job '%.200s'; crun-agent status lists the jobs",
                        o->run_id);
     }
-    m.operated.nodes = inspects ? order_inspection(peer, job, o)
-                                : coordinator_operate(job->coordinator, o);
+    m.operated.nodes =
+        inspects ? order_inspection(peer, job, o)
+                 : coordinator_operate(job->coordinator, host_now_ms(peer->host), o);
     if (m.operated.nodes == 0) {
         return cr_fail(err, -ENOENT,
                        "the job has no such node: '%.200s'; crun-agent status lists the nodes",
                        o->host);
     }
+    if (o->kind == 0) {
+        peer->job = job;
+        job->peers++;
+        peer->awaits_inquiry = true;
+        peer->nodes_told = m.operated.nodes;
+        return 1;
+    }
+    m.operated.behind = "";
     host_peer_send(peer, &m);
     return inspects ? 1 : 0;
 }
@@ -138,4 +148,17 @@ void host_pass_row(struct host_peer *from, const struct rdzv_message *m) {
     if (to == NULL) return; /* the operator has gone, or ordered nothing of this node's job */
     host_peer_send(to, m);
     if (m->type == RDZV_INSPECTED && --to->inspected_left == 0) host_peer_hang_up(to);
+}
+
+void host_answer_inquiry(struct host_job *job, const char *what) {
+    struct host_peer *peer;
+    LIST_FOREACH(peer, &job->host->peers, entry) {
+        if (!peer->awaits_inquiry || peer->job != job) continue;
+        struct rdzv_message m = {.type = RDZV_OPERATED};
+        m.operated.nodes = peer->nodes_told;
+        m.operated.behind = what;
+        peer->awaits_inquiry = false;
+        host_peer_send(peer, &m);
+        host_peer_hang_up(peer);
+    }
 }
