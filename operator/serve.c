@@ -93,7 +93,7 @@ static int serve(const struct cr_command *command,
 
 /* ---- the command line ---- */
 
-enum { LISTEN, PORT_RANGE, HELP, OPTION_COUNT };
+enum { LISTEN, PORT_RANGE, STORE_ALLOW, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [LISTEN] = {.name = "listen",
@@ -107,18 +107,26 @@ static const struct cr_option options[OPTION_COUNT] = {
                     .words = "29500-29600",
                     .help = "ports for the rounds' stores, and for --listen with port 0 (default: "
                             "any free one)"},
+    [STORE_ALLOW] = {.name = "store-allow",
+                     .value_name = "WHO",
+                     .words = "nodes any",
+                     .help = "whom the stores that it hosts serve: nodes: this machine and the "
+                             "nodes of the round; NETWORK,...: these, too; any: everybody"},
     [HELP] = CR_OPTION_HELP,
 };
 
 static int run(const struct cr_command *command, const struct cr_command_line *line) {
     struct rendezvous_server_options o = {.close_timeout_ms = CLOSE_TIMEOUT_MS};
     struct cr_error err = {0};
-    const char *ports = line->value[PORT_RANGE];
+    const char *ports = line->value[PORT_RANGE], *allow = line->value[STORE_ALLOW];
     if (cr_endpoint_parse(line->value[LISTEN], OPERATOR_PORT, &o.listen, &err) < 0) {
         return cr_complain_usage(command->name, "--listen: %s", err.text);
     }
     if (ports != NULL && cr_port_range_parse(ports, &o.ports, &err) < 0) {
         return cr_complain_usage(command->name, "--port-range: %s", err.text);
+    }
+    if (allow != NULL && rendezvous_store_guard_parse(allow, &o.store_guard, &err) < 0) {
+        return cr_complain_usage(command->name, "--store-allow: %s", err.text);
     }
     cr_raise_descriptor_limit();
     (void) signal(SIGPIPE, SIG_IGN);

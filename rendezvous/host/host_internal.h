@@ -1,7 +1,7 @@
 /* What the files of rendezvous/host share. host.c opens and closes the host, and has
  * host_end_event(), with which every event ends. jobs.c has the coordinators and their stores,
- * peers.c the connections of nodes and operators, operators.c the answers to operators, and
- * handoff.c the connections that come from the store's thread.
+ * peers.c the connections of nodes and operators, operators.c the answers to operators, guard.c
+ * whom the stores serve, and handoff.c the connections that come from the store's thread.
  *
  * A coordinator's action never frees a peer, because its caller, the coordinator, may still use the
  * peer. The actions only queue bytes and put the peer into host->unsent. host_end_event() sends the
@@ -24,6 +24,7 @@ struct host_job {
     char *run_id;
     struct coordinator *coordinator;
     struct store_space *space;
+    struct cr_network_list admitted; /* addresses of the nodes of the round */
     bool is_own;       /* true: a node of this process is in it; false in crun-agent */
     bool says_goodbye; /* true: GOODBYE was sent; a node that comes is refused */
     uint32_t peers;    /* number of connections of this job */
@@ -39,6 +40,7 @@ struct host_peer {
     struct host_job *job;          /* the job of the node; NULL before HELLO */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
+    struct cr_network_list addresses; /* addresses of the node; its workers may come from them */
     bool local;
 
     /* used only if the node is in this process (`local`) */
@@ -73,6 +75,8 @@ struct coordinator_host {
     char *store_host;
     char store_addr[RDZV_ADDR_MAX];
     uint16_t store_port;
+    struct rendezvous_store_guard guard;
+    bool is_restricted; /* true: the stores serve only nodes of their round and guard.networks */
     struct host_session_terms terms;
 
     /* store of the first round; opened together with the host, so that an error is reported at
@@ -154,6 +158,23 @@ void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char 
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
+
+/* ---- guard.c ---- */
+
+/* Returns whether the stores of a job with this guard serve only nodes and guard->networks. */
+bool host_guard_restricts(const struct rendezvous_store_guard *guard, bool has_secret);
+/* Appends the networks of the guard to the list. Returns 0 or -ENOMEM. */
+int host_guard_add(const struct rendezvous_store_guard *guard, struct cr_network_list *list);
+/* Call this when a node has sent JOIN or RESUME. Notes the addresses from which its workers may
+ * come: those in the message, and the one from which the node has connected. */
+void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join);
+/* Makes a port that has no store of a round serve this machine and guard.networks only. Returns 0,
+ * or -ENOMEM and a text in err. */
+int host_close_door(struct coordinator_host *host, struct store_space *space,
+                    struct cr_error *err);
+/* The coordinator's actions of these names; `arg` is the job. */
+void host_admit(void *arg, void *peer);
+void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store);
 
 /* ---- peers.c ---- */
 

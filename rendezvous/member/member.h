@@ -60,6 +60,8 @@ struct member_actions {
     void (*on_change_at)(void *arg, const struct rdzv_change_at *at);
     void (*on_notice)(void *arg, const struct rdzv_ask_notice *notice);
     void (*on_dump)(void *arg, const char *why);
+    /* Passes on addresses of the next round's nodes. This action may be NULL. */
+    void (*on_nodes)(void *arg, const struct rdzv_nodes *nodes);
 };
 
 /* Creates a member. The texts in `settings` are copied; `actions` must live as long as the member.

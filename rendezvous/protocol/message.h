@@ -34,10 +34,11 @@
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
 #define RDZV_VERSION_MIN 2 /* smallest protocol version that this build supports */
-#define RDZV_VERSION_MAX 3 /* largest protocol version that this build supports */
+#define RDZV_VERSION_MAX 4 /* largest protocol version that this build supports */
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
+#define RDZV_VERSION_NODES    4 /* first version with NODES */
 
 #define RDZV_FRAME_MAX ((size_t) 8192) /* most bytes of a frame, length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
@@ -78,7 +79,9 @@
     F(u32, store_port)          /* port of the store that the node offers; 0 = none */ \
     F(u32, last_group_size)     /* number of nodes in the last round of this node; 0 = unknown */ \
     F(u64, last_coordinator)    /* id of the coordinator of the connection before; 0 = none */ \
-    F(u32, skips_last_call)     /* 1 = only the first round of a run has a last call */
+    F(u32, skips_last_call)     /* 1 = only the first round of a run has a last call */ \
+    V(4) \
+    F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -137,6 +140,12 @@
     V(3) \
     F(u32, max_restarts)        /* the job's --max-restarts; the node's own may differ */ \
     F(u64, incarnation)         /* run of the job that this round belongs to; 0 = none */
+/* Addresses from which workers of the round's nodes may come. Several of these messages come before
+ * ROUND, and only to the node with group rank 0, if it offers the store. Since version 4. */
+#define RDZV_NODES_FIELDS(F, V) \
+    F(u64, round) \
+    F(u32, part)                /* counts the messages of the round from 0 */ \
+    F(text, addresses)          /* numeric addresses, separated by blanks */
 /* Says why the node waits for a round; `what` ends a phrase that begins with "waiting". Since
  * version 3. */
 #define RDZV_WAITING_FIELDS(F, V) \
@@ -211,7 +220,8 @@
     M(ASK_DUMP,   ask_dump,   78) \
     M(OPERATED,   operated,   79) \
     M(GOODBYE,    goodbye,    80) \
-    M(WAITING,    waiting,    81)
+    M(WAITING,    waiting,    81) \
+    M(NODES,      nodes,      90)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */

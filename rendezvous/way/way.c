@@ -18,7 +18,7 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
         .store_addr = plan->store_addr, .alone = plan->alone, .in_launcher = true,
         .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
         .listen_port = plan->listen_port, .ports = plan->ports,
-        .close_timeout_ms = close_timeout_ms};
+        .store_guard = &plan->store_guard, .close_timeout_ms = close_timeout_ms};
     return coordinator_host_open(loop, &h, out, err);
 }
 
@@ -31,6 +31,7 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .store_addr = plan->own_addr,
                                          .listen_host = plan->listen_host,
                                          .ports = plan->ports,
+                                         .store_guard = &plan->store_guard,
                                          .jobs_come_later = true,
                                          .elected = true,
                                          .held_ms = plan->etcd_lease_ms,

@@ -73,6 +73,7 @@ struct backend_plan {
     char listen_host[CR_HOST_MAX];     /* where other nodes connect if store_port is 0 */
     uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
     struct cr_port_range ports;        /* the ports that may be chosen where none is given */
+    struct rendezvous_store_guard store_guard; /* whom the rounds' stores serve */
 };
 
 /* Checks the options without resolving a name or opening a socket. Returns 0, or -EINVAL and sets
@@ -109,6 +110,10 @@ struct backend_addresses {
 /* Resolves `host`, and blocks until the resolver has answered. Returns 0, or -ENOENT and a text in
  * err. */
 int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err);
+
+/* Writes the numeric addresses of this machine's interfaces, separated by blanks, without loopback
+ * addresses; at most `room` - 1 bytes. Workers of this node may connect from any of them. */
+void backend_list_own_addresses(char *out, size_t room);
 
 /* Returns whether a numeric address is a loopback address: 127.0.0.0/8 or ::1. */
 bool backend_is_loopback(const char *addr);

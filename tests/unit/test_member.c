@@ -64,7 +64,7 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 static const struct member_actions actions = {on_connect,   on_send,   on_hang_up, on_log,
                                               on_round,     on_stop,   on_end,     on_change,
-                                              on_change_at, on_notice, on_dump};
+                                              on_change_at, on_notice, on_dump, NULL};
 
 static void setup(int64_t wait_ms) {
     now = 1000;
