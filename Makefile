@@ -70,7 +70,7 @@ say = $(if $(V),,@printf '  %-6s %s\n' '$(1)' '$(2)')
 objects = $(patsubst %,$(BUILD)/obj/%.o,$(basename $(1)))
 rooms = $(patsubst %,$(BUILD)/lib/room/lib%.a,$(1))
 
-program_LIBS = $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl
+program_LIBS = $(SODIUM_LIBS) $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl
 
 # The recipe of a program: $(call link,LIBRARIES)
 define link

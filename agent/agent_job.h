@@ -84,6 +84,9 @@ struct agent_job {
                                  * (--step-timeout); 0 if there is no limit */
     enum agent_summary summary; /* --summary */
     const char *event_log;      /* path of the event log (--event-log), or NULL */
+    /* longest time in ms for which no worker of the node writes output or uses the processor
+     * (--hang-timeout); 0 if there is no limit */
+    int64_t hang_timeout_ms;
     int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
     /* 1 if the launcher's own log (base/log.h) goes through the output relay, so that a full stderr

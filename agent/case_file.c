@@ -25,6 +25,7 @@ int case_file_init(struct case_file *c, const struct agent_job *job, const char 
 
 void case_file_done(struct case_file *c) {
     free(c->workers);
+    cr_buffer_done(&c->inspection);
     *c = (struct case_file){0};
 }
 
@@ -34,6 +35,7 @@ void case_file_begin_round(struct case_file *c, const struct rendezvous_round *r
     c->max_restarts = round->max_restarts;
     c->oom_kills = oom_kill_count();
     c->broken[0] = '\0';
+    cr_buffer_clear(&c->inspection);
 }
 
 void case_file_begin_worker(struct case_file *c, uint32_t local_rank) {
@@ -50,6 +52,22 @@ void case_file_add_broken(struct case_file *c, uint32_t local_rank) {
                     "rank %u (local rank %u) on %s gave up its process groups and called "
                     "crunrt_rejoin(), though no worker had failed; its own messages say why",
                     c->first_rank + local_rank, local_rank, c->host);
+}
+
+void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_row *rows,
+                        size_t count) {
+    struct cr_buffer line = {0};
+    cr_buffer_clear(&c->inspection);
+    if (inspect_write_line(&line, rows, count) < 0 ||
+        inspect_write_report(&c->inspection, rows, count, "  ") < 0) {
+        cr_buffer_clear(&c->inspection);
+    }
+    /* the first line of the report is the line */
+    cr_buffer_consume(&c->inspection, line.len < c->inspection.len ? line.len + 1 : 0);
+    (void) snprintf(c->broken, sizeof(c->broken),
+                    "the workers on %s hang (for %g s no output, and no use of the processor): %s",
+                    c->host, (double) quiet_ms / 1000, line.len > 0 ? line.data : "no memory left");
+    cr_buffer_done(&line);
 }
 
 /* ---- gathering the evidence for a verdict ---- */
@@ -202,6 +220,9 @@ const char *case_file_write_report(const struct case_file *c, uint32_t failures,
     int rc = 0;
     if (c->broken[0] != '\0') {
         rc = cr_buffer_printf(out, "crun: %s\n", c->broken);
+        if (rc == 0 && c->inspection.len > 0) {
+            rc = cr_buffer_append(out, c->inspection.data, c->inspection.len);
+        }
     } else if (g.verdict.count > 0 && (failures > 0 || reason->code == 0)) {
         rc = verdict_report(out, &g.verdict);
         copy_error_file(c, &g);

@@ -72,6 +72,15 @@ int inspect_write_report(struct cr_buffer *out, struct inspect_row *rows, size_t
 /* Sorts and folds `rows` and appends one line, without a newline, on the odd ranks: "rank 5 on
  * node1 differs from the other 15 ranks: it is in load_batch". */
 int inspect_write_line(struct cr_buffer *out, struct inspect_row *rows, size_t count);
+/* Appends the ranks of rows that are sorted by rank, such as "0-4, 6" if the separator is ", ". At
+ * most `most` runs of consecutive ranks are written, and then how many ranks are left out. */
+int inspect_write_ranks(struct cr_buffer *out, const struct inspect_row *rows, size_t count,
+                        size_t most, const char *separator);
+/* Reads such a text with the separator ",". Stores at most `most` ranks in `ranks`. Returns their
+ * number, or -EINVAL if the text is malformed or has more. */
+int64_t inspect_read_ranks(const char *text, int64_t *ranks, size_t most);
+/* Returns the first row of a group that was seen waiting in the kernel, or else the first row. */
+const struct inspect_row *inspect_most_telling(const struct inspect_row *rows, size_t count);
 /* Appends the row as one line of JSON with a newline, at most INSPECT_JSON_MAX bytes. */
 int inspect_row_write(struct cr_buffer *out, const struct inspect_row *row);
 #define INSPECT_JSON_MAX ((size_t) 4096)

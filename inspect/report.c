@@ -1,6 +1,7 @@
 /* Writes folded rows for people. */
 #include "inspect/inspect_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,26 +15,51 @@
 
 #define RUNS_MAX 16 /* most runs of consecutive ranks that are written */
 
-/* Appends the ranks of a group, such as "0-4, 6-15". */
-static int append_ranks(struct cr_buffer *out, const struct inspect_row *rows, size_t count) {
+int inspect_write_ranks(struct cr_buffer *out, const struct inspect_row *rows, size_t count,
+                        size_t most, const char *separator) {
     size_t runs = 0;
     for (size_t i = 0; i < count;) {
         size_t last = i;
         while (last + 1 < count && rows[last + 1].rank == rows[last].rank + 1) last++;
-        if (runs == RUNS_MAX) return cr_buffer_printf(out, ", and %zu more", count - i);
-        TRY(cr_buffer_printf(out, "%s%" PRId64, runs++ > 0 ? ", " : "", rows[i].rank));
+        if (runs == most) return cr_buffer_printf(out, "%sand %zu more", separator, count - i);
+        TRY(cr_buffer_printf(out, "%s%" PRId64, runs++ > 0 ? separator : "", rows[i].rank));
         if (last > i) TRY(cr_buffer_printf(out, "-%" PRId64, rows[last].rank));
         i = last + 1;
     }
     return 0;
 }
 
+/* Reads a rank at *at, and moves *at behind it. Returns -EINVAL if there is none. */
+static int64_t take_rank(const char **at) {
+    char *end;
+    if (**at < '0' || **at > '9') return -EINVAL;
+    errno = 0;
+    long long rank = strtoll(*at, &end, 10);
+    *at = end;
+    return errno == 0 && rank <= INT32_MAX ? rank : -EINVAL;
+}
+
+int64_t inspect_read_ranks(const char *text, int64_t *ranks, size_t most) {
+    size_t n = 0;
+    for (const char *at = text;; at++) {
+        int64_t first = take_rank(&at), last = first;
+        if (first >= 0 && *at == '-') {
+            at++;
+            last = take_rank(&at);
+        }
+        if (first < 0 || last < first || (size_t) (last - first) >= most - n) return -EINVAL;
+        while (first <= last) ranks[n++] = first++;
+        if (*at == '\0') return (int64_t) n;
+        if (*at != ',') return -EINVAL;
+    }
+}
+
 static int append_who(struct cr_buffer *out, const struct inspect_row *rows, size_t count) {
     TRY(cr_buffer_printf(out, "rank%s ", count == 1 ? "" : "s"));
-    TRY(append_ranks(out, rows, count));
+    TRY(inspect_write_ranks(out, rows, count, RUNS_MAX, ", "));
     if (count > 1) return 0;
     if (rows[0].host[0] != '\0') TRY(cr_buffer_printf(out, " on %s", rows[0].host));
-    return cr_buffer_printf(out, ", pid %" PRId64, rows[0].pid);
+    return rows[0].pid > 0 ? cr_buffer_printf(out, ", pid %" PRId64, rows[0].pid) : 0;
 }
 
 static const char *state_text(char state) {
@@ -71,8 +97,7 @@ static int append_place(struct cr_buffer *out, struct inspect_row *row, size_t s
     return cr_buffer_printf(out, "; operation: %s", row->operation);
 }
 
-/* Returns the first row that was seen waiting in the kernel, or else the first row. */
-static const struct inspect_row *most_telling(const struct inspect_row *rows, size_t count) {
+const struct inspect_row *inspect_most_telling(const struct inspect_row *rows, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (rows[i].kernel[0] != '\0') return &rows[i];
     }
@@ -81,7 +106,7 @@ static const struct inspect_row *most_telling(const struct inspect_row *rows, si
 
 static int append_group(struct cr_buffer *out, const struct inspect_row *rows, size_t count,
                         const char *indent) {
-    const struct inspect_row *r = most_telling(rows, count);
+    const struct inspect_row *r = inspect_most_telling(rows, count);
     TRY(cr_buffer_printf(out, "%s", indent));
     TRY(append_who(out, rows, count));
     if (count > 1) TRY(cr_buffer_printf(out, " (%zu ranks)", count));

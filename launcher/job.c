@@ -120,6 +120,7 @@ static const struct simple_value {
     {OPTION_SHUTDOWN_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.shutdown_timeout_ms), NULL},
     {OPTION_PREEMPTION_NOTICE, SECONDS_OR_ZERO, INTO_JOB(preemption_notice_ms), NULL},
     {OPTION_STEP_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.step_timeout_ms), NULL},
+    {OPTION_HANG_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.hang_timeout_ms), NULL},
     {OPTION_LEFTOVERS, WORD, NOWHERE, "detached end keep"},
     {OPTION_START_METHOD, WORD, NOWHERE, "spawn fork forkserver"},
     {OPTION_RDZV_BACKEND, WORD, NOWHERE, "c10d static etcd-v2 etcd"},
@@ -504,6 +505,10 @@ static int build_rendezvous(struct builder *b) {
     if (rc < 0) return rc;
     r->backend = text_of(b, OPTION_RDZV_BACKEND);
     int is_static = strcmp(r->backend, "static") == 0;
+    r->token_file = text_of(b, OPTION_RDZV_TOKEN_FILE);
+    if (r->token_file == NULL || r->token_file[0] == '\0') {
+        r->token_file = variable(b, "CRUN_RDZV_TOKEN_FILE");
+    }
     r->is_host = is_static ? r->node_rank == 0 : -1;
     if (is_static) r->join_timeout_ms = STATIC_JOIN_MS;
     rc = build_rdzv_conf(b);

@@ -121,9 +121,13 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= "
               "keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= "
               "stop_limit= read_timeout= is_host= timeout= candidate= protocol= ca_cert= ssl_cert= "
-              "ssl_cert_key= user= password_file= etcd_prefix=",
+              "ssl_cert_key= user= password_file= etcd_prefix= auth=",
      .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "
              "keep_alive_interval=5, keep_alive_max_attempt=3 and others"},
+    [OPTION_RDZV_TOKEN_FILE] =
+    {.name = "rdzv-token-file", .value_name = "FILE", .has_variable = true, .group = RENDEZVOUS,
+     .help = "file with the job's secret: only nodes and operators that have it take part "
+             "(default: CRUN_RDZV_TOKEN_FILE)"},
     [OPTION_MAX_RESTARTS] =
     {.name = "max-restarts", .value_name = "N", .default_value = "0", .has_variable = true,
      .group = ENDING,
@@ -160,6 +164,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "0 600",
      .help = "end a worker that makes no step for so long (workers that call crunrt_step); 0: "
              "no limit"},
+    [OPTION_HANG_TIMEOUT] =
+    {.name = "hang-timeout", .value_name = "SECONDS", .default_value = "0", .has_variable = true,
+     .group = ENDING,
+     .words = "0 600 1800",
+     .help = "end the round if for so long no worker of this node writes output or uses the "
+             "processor, and report where each one is; 0: no limit"},
     [OPTION_LEFTOVERS] =
     {.name = "leftovers", .value_name = "WORD", .default_value = "detached", .has_variable = true,
      .group = ENDING,

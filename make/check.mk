@@ -79,8 +79,8 @@ demo: ## install what is missing, build, train on real data through a crash
 # ---- looking at the source ----
 
 # Every C file of the rooms, but for the modules whose headers need not be on this machine.
-tidied = $(filter-out worker_runtime/backends/%,$(foreach r,base store rendezvous agent launcher \
-           operator worker_runtime,$(wildcard $(r)/*.c $(r)/*/*.c)))
+tidied = $(filter-out worker_runtime/backends/%,$(foreach r,base store rendezvous inspect agent \
+           launcher operator worker_runtime,$(wildcard $(r)/*.c $(r)/*/*.c)))
 tidy_checks = -*,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*,-clang-analyzer-valist.*
 tidy_flags  = -I. -Iworker_runtime/include -D_GNU_SOURCE -DCRUN_VERSION=__FILE__
 

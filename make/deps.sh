@@ -44,6 +44,8 @@ if [ -z "$tell" ]; then # the build can do without these
     need libgloo-dev 'collectives on CPUs' gloo
     need libcurl4-openssl-dev 'the backend etcd; crun loads libcurl4 only when it uses that' \
         header curl/curl.h
+    need libsodium-dev 'authenticates the nodes of a job; without it crun refuses a token file' \
+        header sodium.h
 fi
 
 [ "$goal" = build ] || need check 'unit tests' header check.h

@@ -40,6 +40,7 @@ struct rendezvous {
     /* see the fields of the same names in struct backend_plan */
     char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX], where[CR_HOST_MAX + 8];
     uv_timer_t timer;  /* runs until member_deadline() */
+    int64_t lease_end_ms; /* the last time that on_lease got; CR_FOREVER before the first call */
     uv_timer_t waiting; /* runs until the next log line about the wait for the coordinator */
     /* the offer of this node (see host.h); NULL = none was opened yet */
     struct store_offer *offer;
@@ -72,6 +73,13 @@ static void arm_timer(struct rendezvous *r) {
     else
         (void) uv_timer_start(&r->timer, on_timer, when_ms > now ? (uint64_t) (when_ms - now) : 0,
                               0);
+}
+
+static void report_lease(struct rendezvous *r) {
+    int64_t end_ms = member_lease_end_ms(r->member);
+    if (r->events->on_lease == NULL || end_ms == r->lease_end_ms) return;
+    r->lease_end_ms = end_ms;
+    r->events->on_lease(r->arg, end_ms);
 }
 
 static void send_queued(struct rendezvous *r) {
@@ -135,6 +143,7 @@ static void end_event(struct rendezvous *r) {
     send_queued(r);
     arm_timer(r);
     note_waiting(r);
+    report_lease(r);
 }
 
 static void on_timer(uv_timer_t *timer) {
@@ -229,7 +238,8 @@ static uint16_t offered_port(struct rendezvous *r) {
     uint16_t port = 0;
     if (!r->offers || r->closing) return 0;
     const struct store_offer_options options = {
-        .listen_host = r->offer_host, .ports = r->ports, .guard = r->store_guard};
+        .listen_host = r->offer_host, .ports = r->ports, .guard = r->store_guard,
+        .has_secret = way_has_secret(r->way)};
     if (r->offer == NULL) r->offer = store_offer_new(&options, &err);
     if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
     cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
@@ -354,11 +364,17 @@ static void do_dump(void *arg, const char *why) {
     if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
 }
 
+static void do_inspect(void *arg, uint64_t id, const char *why) {
+    struct rendezvous *r = arg;
+    if (!r->closing && r->events->on_inspect != NULL) r->events->on_inspect(r->arg, id, why);
+    else member_inspected(r->member, id, 0);
+}
+
 static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
-    .on_dump = do_dump, .on_nodes = do_nodes};
+    .on_dump = do_dump, .on_inspect = do_inspect, .on_nodes = do_nodes};
 
 /* ---- the agent's calls ---- */
 
@@ -377,6 +393,12 @@ void rendezvous_succeeded(struct rendezvous *r, uint64_t round) {
     end_event(r);
 }
 
+void rendezvous_stood_still(struct rendezvous *r, int64_t slept_ms) {
+    uv_update_time(r->loop);
+    member_stood_still(r->member, now_ms(r), slept_ms);
+    end_event(r);
+}
+
 void rendezvous_change_answer(struct rendezvous *r, uint64_t id, int64_t step, int64_t needs_ms) {
     member_change_answer(r->member, id, step, needs_ms);
     end_event(r);
@@ -390,6 +412,22 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id) {
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why) {
     member_notice(r->member, now_ms(r), (uint32_t) kind, left_ms, why);
+    end_event(r);
+}
+
+void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row) {
+    const char state[2] = {row->state, '\0'};
+    const struct rdzv_row message = {
+        .id = id, .ranks = row->ranks, .pid = (uint64_t) row->pid, .host = row->host,
+        .state = state, .program = row->program, .kernel = row->kernel,
+        .operation = row->operation, .python = row->python, .native = row->native,
+        .note = row->note};
+    member_row(r->member, &message);
+    end_event(r);
+}
+
+void rendezvous_inspected(struct rendezvous *r, uint64_t id, uint32_t rows) {
+    member_inspected(r->member, id, rows);
     end_event(r);
 }
 
@@ -477,6 +515,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->loop = loop;
     r->events = events;
     r->arg = arg;
+    r->lease_end_ms = CR_FOREVER;
     memcpy(r->machine_addr, plan.machine_addr, sizeof(r->machine_addr));
     memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
     memcpy(r->where, plan.where, sizeof(r->where));

@@ -67,4 +67,17 @@ const char *rendezvous_state_name(uint32_t state);
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
                        const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err);
 
+/* The answer of an inspection: how many nodes were asked, and how many of them have answered. */
+struct rendezvous_inspected {
+    uint32_t asked, answered;
+};
+
+/* Orders an inspection of the workers of a job, on the nodes of `host`, or on all nodes if it is
+ * "". Calls on_row for each set of workers at the same place. Returns 0 when all nodes have
+ * answered, or when the coordinator waits no longer for the rest of them; or the errors of
+ * rendezvous_operate(). A coordinator of an older build refuses. */
+int rendezvous_inspect(const struct cr_endpoint *where, int64_t timeout_ms, const char *run_id,
+                       const char *host, void (*on_row)(void *arg, const struct rdzv_row *row),
+                       void *arg, struct rendezvous_inspected *out, struct cr_error *err);
+
 #endif

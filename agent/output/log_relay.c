@@ -314,6 +314,21 @@ void log_relay_close(struct log_relay *r, void (*on_close)(void *arg)) {
     close_handle(r, (uv_handle_t *) &r->turn);
 }
 
+/* ---- how much was written ---- */
+
+uint64_t log_relay_output(const struct log_relay *r) {
+    uint64_t sum = r->passed;
+    for (size_t i = 0; i < r->stream_count; i++) {
+        const struct stream *s = &r->streams[i];
+        char path[LOG_PATH_MAX];
+        struct stat st;
+        if (!stream_is_redirected(s)) continue;
+        log_dir_path(r->logs, r->logs->attempt, s->local_rank, stream_file_names[s->which], path);
+        if (stat(path, &st) == 0) sum += (uint64_t) st.st_size;
+    }
+    return sum;
+}
+
 /* ---- beginning an attempt ---- */
 
 static int open_filtered(struct log_relay *r, enum which w, struct cr_error *err) {

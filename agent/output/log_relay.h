@@ -113,6 +113,10 @@ void log_relay_look(const struct log_relay *r, uint32_t local_rank, struct log_r
  * the last bytes of both together. */
 bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank);
 
+/* Returns a number that grows when a worker of the current attempt writes output that passes
+ * through the launcher or goes to a log file. Output to an inherited stdout is not counted. */
+uint64_t log_relay_output(const struct log_relay *r);
+
 /* Makes on_flushed run on the loop once the console has taken all output, or can no longer be
  * written. */
 void log_relay_flush(struct log_relay *r);

@@ -118,6 +118,7 @@ struct log_relay {
      * the order of their bytes */
     bool keeps_order;
     bool flushing;
+    uint64_t passed; /* bytes that have been read from workers so far */
     bool carries_log;       /* true if the launcher's own log goes through this relay */
     uv_async_t log_ready;   /* wakes the loop when another thread has written log lines */
     pthread_t thread;       /* the loop's thread */

@@ -105,6 +105,7 @@ static void end_filtered(struct stream *s) {
 static void pass_on(struct stream *s, const char *data, size_t len) {
     s->last_ns = cr_monotonic_ns();
     if (s->first_ns == 0) s->first_ns = s->last_ns;
+    s->relay->passed += len;
     if (s->which == ERR) last_bytes_add(&s->last, data, len);
     size_t filed = write_file(s, data, len);
     if (s->tail != NULL) {

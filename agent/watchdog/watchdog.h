@@ -13,6 +13,7 @@
 #ifndef AGENT_WATCHDOG_H
 #define AGENT_WATCHDOG_H
 
+#include "agent/watchdog/quiet.h"
 #include "base/error.h"
 
 #include <stdbool.h>

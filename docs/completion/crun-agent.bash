@@ -20,13 +20,14 @@ _crun_agent() {
         dump:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         dump:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         why:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        why:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case ${COMP_WORDS[1]} in
         serve) options="--listen --port-range --store-allow" ;;
         status) options="--json" ;;
         notify) options="--job --node --kind --in --why" ;;
         dump) options="--job --node" ;;
-        why) options="--job --json" ;;
+        why) options="--job --node --json" ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))

@@ -131,6 +131,8 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->store_port = o->store_port;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
+    host->ring = o->ring;
+    host->refusal_logged_ms = INT64_MIN / 2;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
     host->terms.in_launcher = o->in_launcher;
@@ -184,6 +186,8 @@ int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options
     (void) uv_timer_init(loop, &host->timer);
     host->timer.data = host;
     host->open_handles++;
+    host->says_open = options->says_open && wants_nodes(options);
+    if (host->terms.leads) host_say_if_open(host);
     *out = host;
     return 0;
 }
@@ -198,6 +202,7 @@ void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch, bool i
     if (!is_first) host->follows_another = true;
     host->terms.leads = true;
     host->terms.epoch = epoch;
+    host_say_if_open(host);
     draw_id(host);
 }
 

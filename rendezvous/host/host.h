@@ -16,6 +16,7 @@
 #include <uv.h>
 
 struct coordinator_host;
+struct secure_ring;
 struct host_peer; /* one connection of a node or an operator */
 
 struct coordinator_host_options {
@@ -34,6 +35,11 @@ struct coordinator_host_options {
     bool in_launcher;       /* true: the host ends with a node's launcher */
     bool alone;             /* true: the job has one node, in this process */
     bool jobs_come_later;   /* true: the store opens only when the first round forms */
+    /* the secrets that nodes of other processes and operators must have; NULL = the host serves
+     * everybody; must live until on_close */
+    struct secure_ring *ring;
+    /* true: other machines can reach this host; if it serves everybody, one line says so */
+    bool says_open;
     bool elected;           /* true: nodes are refused until coordinator_host_lead() is called */
     /* if a round is due, but an elected host has no right to form it: how long the host waits for
      * the right before it closes all connections */

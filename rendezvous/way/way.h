@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include <uv.h>
 
+struct secure_ring;
+
 /* ---- where the coordinator is ---- */
 
 enum backend_hosting {
@@ -72,6 +74,11 @@ struct backend_plan {
     char store_addr[RDZV_ADDR_MAX];
     char listen_host[CR_HOST_MAX];     /* where other nodes connect if store_port is 0 */
     uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
+    /* the secrets of the job, set and owned by way_open(); NULL = none */
+    struct secure_ring *ring;
+    /* true: the job has a secret, even if no other process can connect; set by way_open() */
+    bool has_secret;
+    bool says_open; /* true: if this node hosts for everybody, a line says so; from way_open() */
     struct cr_port_range ports;        /* the ports that may be chosen where none is given */
     struct rendezvous_store_guard store_guard; /* whom the rounds' stores serve */
 };
@@ -140,11 +147,14 @@ struct way_events {
 
 /* Opens what this node hosts, but does not connect yet. `options` and `plan` need not live longer
  * than this call; `events` must live until on_close. Returns 0, or a negative errno such as
- * -EADDRINUSE or -EADDRNOTAVAIL and a text in err; on error nothing stays open. */
+ * -EADDRINUSE or -EADDRNOTAVAIL and a text in err; on error nothing stays open. Also reads the
+ * job's token file: a file that cannot be used is an error. */
 int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
              const struct backend_plan *plan, const struct way_events *events, void *arg,
              struct way **out, struct cr_error *err);
 
+/* Returns whether the job has a secret, which nodes of other processes have to prove. */
+bool way_has_secret(const struct way *w);
 bool way_is_local(const struct way *w);
 /* Returns where the coordinator is, as the end of the phrase "the coordinator …" in a log line: "is
  * this node", "is there" (at the endpoint) or "is elected". */

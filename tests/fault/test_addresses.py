@@ -177,7 +177,7 @@ def test_a_name_that_appears_later(tmp):
                     w.signal(nodes.WELL)
                 for n in started:
                     assert n.wait() == 0
-                    assert n.text.count("warning") == 1, n.text
+                    assert n.text.count("warning: cannot resolve") == 1, n.text
             for h in net.hosts:
                 h.etc_hosts("10.77.0.2 n2")
 
@@ -481,6 +481,31 @@ def test_store_allow_of_a_hosting_node(tmp):
                     for w in workers:
                         w.signal(nodes.WELL)
                     assert [n.wait() for n in started] == [0, 0]
+
+
+def test_a_secret_restricts_the_store(tmp):
+    """In a job with a secret, --store-allow=nodes is the default."""
+    token = tmp / "token"
+    token.write_text("0123456789abcdef" * 4 + "\n")
+    token.chmod(0o600)
+    with Net(3) as net:
+        for options, answer in (((), "refused"), (("--store-allow=any",), "served")):
+            with Nodes(tmp, "--nnodes=2", f"--rdzv-token-file={token}", *options,
+                       endpoint="10.77.0.1:29400", conf=CONF) as nodes:
+                started = [nodes.start(f"n{i}", prefix=h.run)
+                           for i, h in enumerate(net.hosts[:2])]
+                workers = nodes.round(2)
+                for host in net.hosts[:2]:
+                    assert use_store(host.run, workers[0].address) == "served"
+                assert use_store(net.hosts[2].run, workers[0].address) == answer, options
+                for w in workers:
+                    w.signal(nodes.WELL)
+                assert [n.wait() for n in started] == [0, 0]
+        nodes, worker = one_node(net, tmp, "--rdzv-backend=c10d", f"--rdzv-token-file={token}")
+        with nodes:
+            assert use_store(net.hosts[1].run, worker.address) == "refused"
+            worker.signal(nodes.WELL)
+            assert nodes.nodes[0].wait() == 0
 
 
 def test_one_node_with_store_allow(tmp):

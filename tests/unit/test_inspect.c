@@ -128,6 +128,26 @@ START_TEST(the_report_shows_each_group_once) {
 }
 END_TEST
 
+START_TEST(ranks_are_written_and_read) {
+    static const char *const bad[] = {"", ",", "1,", "1-", "-1", "3-2", "a", "1 2", "0-16", "1,,2",
+                                      "99999999999999999999", "0-4294967296"};
+    struct cr_buffer b = {0};
+    int64_t ranks[ROWS];
+    fill("");
+    ck_assert_int_eq(inspect_write_ranks(&b, rows, ROWS, SIZE_MAX, ","), 0);
+    ck_assert_str_eq(b.data, "0-15");
+    ck_assert_int_eq(inspect_read_ranks(b.data, ranks, ROWS), ROWS);
+    ck_assert_int_eq(ranks[15], 15);
+    ck_assert_int_eq(inspect_read_ranks("3,5-7,2000000", ranks, ROWS), 5);
+    ck_assert_int_eq(ranks[1], 5);
+    ck_assert_int_eq(ranks[4], 2000000);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_msg(inspect_read_ranks(bad[i], ranks, ROWS) == -EINVAL, "%s", bad[i]);
+    }
+    cr_buffer_done(&b);
+}
+END_TEST
+
 START_TEST(a_row_survives_json) {
     struct cr_buffer b = {0};
     struct inspect_row back;
@@ -188,6 +208,7 @@ int main(void) {
     tcase_add_test(t, a_moment_outside_of_the_kernel_is_no_reason);
     tcase_add_test(t, two_odd_ranks_are_named_together);
     tcase_add_test(t, the_report_shows_each_group_once);
+    tcase_add_test(t, ranks_are_written_and_read);
     tcase_add_test(t, a_row_survives_json);
     tcase_add_test(t, a_row_of_json_is_never_too_long);
     tcase_add_test(t, bytes_from_outside_are_checked);
