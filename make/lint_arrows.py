@@ -24,7 +24,7 @@ FACES = {
     "base": "*",
     "contract": ["channel.h", "packet.h", "progress.h"],
     "store": ["store.h"],
-    "rendezvous": ["rendezvous.h", "server.h", "types.h"],
+    "rendezvous": ["rendezvous.h", "server.h", "store_guard.h", "types.h"],
     "inspect": ["inspect.h", "inspector.h"],
     "status": ["snapshot.h", "status.h"],
     "agent": ["agent.h", "agent_job.h"],

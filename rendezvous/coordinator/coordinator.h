@@ -54,6 +54,13 @@ struct coordinator_actions {
     /* Called when a node offers the store of the next round. Closes the store of the last round if
      * this host has opened it. This action may be NULL. */
     void (*close_store)(void *arg);
+    /* Called for each node of a round that forms, after open_store() or close_store(). This action
+     * may be NULL. */
+    void (*admit)(void *arg, void *peer);
+    /* Called before ROUND is sent to the node with group rank 0, which has the round's store if
+     * `has_store` is true. Among the nodes of a round, it is the first that gets ROUND. This action
+     * may be NULL. */
+    void (*prepare_store)(void *arg, void *peer, uint64_t round, bool has_store);
     /* Returns the run id of another job whose nodes wait at the same hosting node, or NULL if there
      * is none. The text is valid until the next event. This action may be NULL. */
     const char *(*other_waiting)(void *arg);

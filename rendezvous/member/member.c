@@ -587,6 +587,9 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_ASK_INSPECT:
         m->actions->on_inspect(m->arg, msg->ask_inspect.id, msg->ask_inspect.why);
         return 0;
+    case RDZV_NODES:
+        if (m->actions->on_nodes != NULL) m->actions->on_nodes(m->arg, &msg->nodes);
+        return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     case RDZV_GOODBYE: got_goodbye(m, now_ms, &msg->goodbye); return 0;
     default:

@@ -73,6 +73,8 @@ struct member_actions {
     /* An operator requests an inspection of this node's workers. The agent answers with
      * member_row() and member_inspected(). */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
+    /* Passes on addresses of the next round's nodes. This action may be NULL. */
+    void (*on_nodes)(void *arg, const struct rdzv_nodes *nodes);
 };
 
 /* Creates a member. The texts in `settings` are copied; `actions` must live as long as the member.
