@@ -25,7 +25,7 @@ FACES = {
     "contract": ["channel.h", "packet.h"],
     "store": ["store.h"],
     "rendezvous": ["rendezvous.h", "server.h", "types.h"],
-    "agent": ["agent.h", "agent_job.h"],
+    "agent": ["agent.h", "agent_job.h", "output/console.h"],
     "launcher": [],
     "operator": [],
     "worker_runtime": ["include/crunrt.h"],
@@ -62,7 +62,8 @@ CHAMBERS = {
     "agent/report": ("report.h", ["agent/process", "rendezvous"]),
     "agent/watchdog": ("watchdog.h", []),
 
-    "launcher": (None, ["agent", "launcher/scheduler", "rendezvous"]),
+    "launcher": (None, ["agent", "launcher/hosts", "launcher/scheduler", "rendezvous"]),
+    "launcher/hosts": ("hosts.h", ["agent"]),
     "launcher/scheduler": ("scheduler.h", []),
     "operator": (None, ["rendezvous"]),
 
@@ -124,6 +125,9 @@ PURE = [
     "contract/packet.c", "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
+    "launcher/hosts_options.c", "launcher/hosts/entries.c", "launcher/hosts/lead.c",
+    "launcher/hosts/lines.c", "launcher/hosts/message.c", "launcher/hosts/tree.c",
+    "launcher/hosts/way.c",
     "launcher/scheduler_options.c", "launcher/scheduler/scheduler.c",
     "launcher/scheduler/variables.c", "launcher/scheduler/host_list.c",
     "launcher/scheduler/slurm.c", "launcher/scheduler/mpi.c", "launcher/scheduler/batch.c",
