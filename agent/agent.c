@@ -8,16 +8,20 @@
  * handles are closed; on_done runs. */
 #include "agent/agent.h"
 
+#include "agent/answers.h"
 #include "agent/attempt.h"
 #include "agent/case_file.h"
+#include "agent/hang.h"
+#include "agent/history.h"
 #include "agent/node/node.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
 #include "agent/report/report.h"
+#include "agent/suspension.h"
 #include "agent/watchdog/watchdog.h"
 #include "agent/worker_channel.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "rendezvous/rendezvous.h"
 
 #include <errno.h>
@@ -26,6 +30,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Most lines of the node's policy in 10 s, see do_log(): a fixed number, and more for each worker,
+ * because there is a line for each worker that has written a flight record. */
+#define LINES_MIN        100
+#define LINES_PER_WORKER 4
+/* Time in ms that the agent needs to end once it waits for no process any more: for its last
+ * messages to other nodes, and to close everything. */
+#define OWN_END_MS 1000
 
 struct agent {
     uv_loop_t *loop;
@@ -47,12 +59,21 @@ struct agent {
     struct log_dir logs;
     struct log_relay *relay;
     struct watchdog *watchdog; /* NULL if the job has no timer file */
+    struct suspension_watch suspension;
+    struct hang *hang; /* NULL if the job has no hang timeout */
+    struct answers answers;
     struct case_file case_file;
+    struct cr_log_limit node_lines; /* log lines that workers can cause */
+    struct history history;
+    enum ledger_cause change; /* kind of the change that was announced last in this round */
 
+    /* time (ms, monotonic clock) at which the warden ends workers with ranks; CR_FOREVER if no
+     * other node can get their ranks */
+    int64_t lease_end_ms;
     int64_t began_ms;
     /* why workers could not be started, or why the rendezvous has ended the job */
     struct cr_error error;
-    struct cr_buffer report;
+    struct cr_buffer report, summary;
     struct agent_result result;
     int open_parts; /* while the agent closes: number of its parts (nursery, timer …) that are not
                      * closed yet; else 0 */
@@ -83,9 +104,19 @@ static const char *text_of(const struct cr_buffer *b) {
 
 static void on_timer(uv_timer_t *timer);
 
+/* Sets the time at which the warden ends the workers if this process stands still: the end of this
+ * node's lease, while workers may have ranks. */
+static void set_fence(struct agent *a) {
+    enum group_state state = a->node.group.state;
+    if (a->open_parts > 0) return; /* the nursery is closing */
+    bool has_ranks = state == GROUP_RUNNING || state == GROUP_WAITING || state == GROUP_STOPPING;
+    nursery_set_fence(a->nursery, has_ranks ? a->lease_end_ms : CR_FOREVER);
+}
+
 /* Starts the timer for the node's next deadline. Call this at the end of every callback that passes
  * an event to the node. */
 static void arm_timer(struct agent *a) {
+    set_fence(a);
     int64_t deadline_ms = node_deadline(&a->node);
     if (deadline_ms == a->timer_ms) return;
     a->timer_ms = deadline_ms;
@@ -99,7 +130,6 @@ static void arm_timer(struct agent *a) {
 
 static void on_timer(uv_timer_t *timer) {
     struct agent *a = timer->data;
-    a->timer_ms = CR_FOREVER;
     node_tick(&a->node, cr_monotonic_ms());
     arm_timer(a);
 }
@@ -141,7 +171,7 @@ static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data);
 
 static void close_parts(struct agent *a) {
     a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
-                    (a->watchdog != NULL) + (a->channels != NULL);
+                    (a->watchdog != NULL) + (a->channels != NULL) + (a->hang != NULL);
     /* The nursery is closed first: nursery_close() kills the warden without waiting for its death.
      * The warden dies while the store's thread is being stopped, so the wait for its death, at the
      * end, is short. */
@@ -150,11 +180,15 @@ static void close_parts(struct agent *a) {
     if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
+    if (a->hang != NULL) hang_close(a->hang, on_part_closed);
+    if (answers_close(&a->answers, on_part_closed, a)) a->open_parts++;
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
+    if (suspension_watch_close(&a->suspension, on_part_closed)) a->open_parts++;
 }
 
-/* Runs when the console has taken the workers' last output. When all parts are closed, on_done
- * runs, which prints the verdict below that output. */
+/* Runs when the console has taken the workers' last output. Closes the relay, the watchdog, the
+ * channels and the timer. After that, on_done runs; it prints the verdict, which so stands below
+ * the workers' output. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
 /* ---- the node's actions on processes ---- */
@@ -168,8 +202,11 @@ static struct attempt attempt_of(struct agent *a) {
 
 static int do_start(void *arg, bool *starts) {
     struct agent *a = arg;
+    set_fence(a);
     struct attempt attempt = attempt_of(a);
-    return attempt_start(&attempt, starts, &a->error);
+    int rc = attempt_start(&attempt, starts, &a->error);
+    if (rc == 0 && a->hang != NULL) hang_begin(a->hang);
+    return rc;
 }
 
 static int do_hand_over(void *arg, uint32_t worker) {
@@ -177,8 +214,20 @@ static int do_hand_over(void *arg, uint32_t worker) {
     return attempt_hand_over(&attempt, worker);
 }
 
+/* Returns why this node stops its workers, if none of them has failed. */
+static enum ledger_cause cause_of_stop(const struct agent *a) {
+    if (a->node.group.signals > 0) return LEDGER_BY_SIGNAL;
+    if (a->node.group.ending == GROUP_LEFT || a->node.group.ending == GROUP_GOES_ON) {
+        return a->change;
+    }
+    return LEDGER_BY_END;
+}
+
 static void do_stop(void *arg, int signum, int64_t grace_ms) {
     struct agent *a = arg;
+    if (a->node.group.ending != GROUP_SUCCEEDED) {
+        history_broken(&a->history, a->node.group.failures, cause_of_stop(a));
+    }
     static const enum nursery_spares spares[] = {[AGENT_LEFTOVERS_DETACHED] =
                                                      NURSERY_SPARES_DETACHED,
                                                  [AGENT_LEFTOVERS_END] = NURSERY_SPARES_NOTHING,
@@ -265,6 +314,7 @@ static void do_failed(void *arg, uint64_t round, bool is_killed) {
 
 static void do_succeeded(void *arg, uint64_t round) {
     struct agent *a = arg;
+    history_done(&a->history);
     rendezvous_succeeded(a->rendezvous, round);
 }
 
@@ -295,8 +345,14 @@ static const enum agent_outcome outcomes[] = {
     [GROUP_GOES_ON] = AGENT_ERROR,   [GROUP_SUCCEEDED] = AGENT_SUCCEEDED,
     [GROUP_FAILED] = AGENT_FAILED,   [GROUP_LOST] = AGENT_ERROR,
     [GROUP_UNSTARTED] = AGENT_ERROR, [GROUP_SIGNALED] = AGENT_SIGNALED,
-    [GROUP_LEFT] = AGENT_LEFT,
+    [GROUP_LEFT] = AGENT_LEFT,       [GROUP_STUCK] = AGENT_ERROR,
 };
+
+static const char *const outcome_words[] = {[AGENT_SUCCEEDED] = "succeeded",
+                                            [AGENT_FAILED] = "failed",
+                                            [AGENT_SIGNALED] = "signaled",
+                                            [AGENT_LEFT] = "left",
+                                            [AGENT_ERROR] = "error"};
 
 /* Logs a warning about the failure. Call this if workers failed, but the job ends for another
  * reason. */
@@ -307,11 +363,18 @@ static void warn_of_failure(struct agent *a) {
     cr_buffer_done(&line);
 }
 
+static void end_history(struct agent *a) {
+    history_end(&a->history, outcome_words[a->result.outcome]);
+    history_write_summary(&a->history, a->rounds > 0 && a->round.group_rank == 0, &a->summary);
+    a->result.summary = a->summary.len > 0 ? a->summary.data : NULL;
+}
+
 static void do_finish(void *arg) {
     struct agent *a = arg;
     const struct worker_group *group = &a->node.group;
     log_relay_end(a->relay);
     a->result.outcome = outcomes[group->ending];
+    end_history(a);
     a->result.signal = group->signal;
     a->result.workers_started = a->rounds > 0;
     if (group->ending == GROUP_LEFT) {
@@ -331,9 +394,12 @@ static void do_finish(void *arg) {
     log_relay_flush(a->relay);
 }
 
+/* Logs a line of the node. Packets of workers cause many of these lines, so their rate is limited,
+ * except for lines of the level debug. */
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    cr_log(level, "%s", text);
+    struct agent *a = arg;
+    if (level == CR_LOG_DEBUG) cr_debug("%s", text);
+    else cr_log_limited(&a->node_lines, level, "%s", text);
 }
 
 static const struct node_actions node_actions = {
@@ -366,6 +432,7 @@ static void on_exit_of(void *arg, struct worker_process *process, const struct w
     uint32_t local_rank = (uint32_t) (slot - a->processes);
     *slot = NULL;
     case_file_add_exit(&a->case_file, local_rank, how);
+    history_worker_ended(&a->history, local_rank, how);
     log_relay_drain(a->relay, local_rank);
     if (a->watchdog != NULL) watchdog_forget(a->watchdog, how->pid);
     events_worker_ended(event_source(a), &a->round, local_rank, how,
@@ -377,13 +444,12 @@ static void on_exit_of(void *arg, struct worker_process *process, const struct w
 static void on_empty(void *arg) {
     struct agent *a = arg;
     log_relay_end(a->relay);
+    history_gone(&a->history);
     node_processes_gone(&a->node, cr_monotonic_ms());
     arm_timer(a);
 }
 
-/* Logs a warning about a process that SIGKILL does not end. The node cannot go on before the
- * process is dead, because the process may hold the GPU, the port or the files that the next
- * attempt needs. */
+/* Logs a warning about a process that SIGKILL does not end. */
 static void on_stuck(void *arg, const struct worker_process *w, const struct nursery_stuck *how) {
     struct agent *a = arg;
     char who[64] = "a process that a worker has started", where[128] = "";
@@ -395,23 +461,129 @@ static void on_stuck(void *arg, const struct worker_process *w, const struct nur
     if (how->wait_channel[0] != '\0') {
         (void) snprintf(where, sizeof(where), ", waiting in the kernel in %s", how->wait_channel);
     }
-    cr_warn("cannot kill %s, pid %d (%s): it lives %g s after SIGKILL, in state %c%s; crun waits "
-            "for its end; look for a file system, GPU or other device that does not answer, or a "
-            "frozen cgroup",
+    cr_warn("cannot kill %s, pid %d (%s): it lives %.1f s after SIGKILL, in state %c%s; look for a "
+            "file system, GPU or other device that does not answer, or a frozen cgroup",
             who, (int) how->pid, how->name, (double) how->since_ms / 1000, how->state, where);
 }
 
-static const struct nursery_events nursery_events = {
-    .on_exit = on_exit_of, .on_empty = on_empty, .on_stuck = on_stuck};
+/* Returns how long, in ms, this agent waits after SIGKILL for the end of its workers: as long as
+ * the coordinator does (stop_limit), less the time that the agent needs to end itself. */
+static int64_t give_up_ms(const struct agent_job *job) {
+    int64_t grace_ms = job->stop_timeout_ms > job->shutdown_timeout_ms ? job->stop_timeout_ms
+                                                                       : job->shutdown_timeout_ms;
+    int64_t ms = job->rendezvous.stop_limit_ms - grace_ms - OWN_END_MS;
+    return ms > OWN_END_MS ? ms : OWN_END_MS;
+}
+
+/* Ends this agent although processes are left that SIGKILL does not end. This node cannot run
+ * another round, because these processes may hold the GPU, the port or the files that the round
+ * needs. */
+static void on_unkillable(void *arg, unsigned count) {
+    struct agent *a = arg;
+    struct cr_error err;
+    (void) cr_fail(&err, -EBUSY,
+                   "cannot end %u process(es) of host '%s': they live on after SIGKILL; crun ends "
+                   "without them; do not use this host before they are gone", count, a->host);
+    /* an error that this agent ends with is printed by the launcher */
+    if (a->node.group.ending == GROUP_GOES_ON) a->error = err;
+    else cr_warn("%s", err.text);
+    nursery_abandon(a->nursery);
+    for (uint32_t i = 0; i < worker_count(a); i++) a->processes[i] = NULL;
+    node_processes_unkillable(&a->node, cr_monotonic_ms());
+    arm_timer(a);
+}
+
+/* The rendezvous stops the round first, because its lease is over: otherwise the deaths that the
+ * warden has caused would count as failures of the workers. */
+static void on_fenced(void *arg) {
+    struct agent *a = arg;
+    cr_warn("this process stood still until its lease was over (was it stopped or frozen?); the "
+            "warden has ended the workers, because other nodes may run with their ranks");
+    rendezvous_stood_still(a->rendezvous, 0);
+    arm_timer(a);
+}
+
+/* The rendezvous gets the length of the suspension, because its clock has not counted it: the lease
+ * may be over, and other nodes may run with the ranks of this node's workers. */
+static void on_resumed(void *arg, int64_t slept_ms) {
+    struct agent *a = arg;
+    if (a->open_parts > 0) return;
+    cr_warn("this machine was suspended for %.1f s", (double) slept_ms / 1000);
+    rendezvous_stood_still(a->rendezvous, slept_ms);
+    arm_timer(a);
+}
+
+static const struct nursery_events nursery_events = {.on_exit = on_exit_of,
+                                                     .on_empty = on_empty,
+                                                     .on_stuck = on_stuck,
+                                                     .on_unkillable = on_unkillable,
+                                                     .on_fenced = on_fenced};
 
 /* Records that a worker's timer has expired. The worker set the timer itself, so its death counts
  * as its own failure. */
+static bool is_ours(void *arg, pid_t pid) {
+    (void) arg;
+    return nursery_is_descendant(pid);
+}
+
 static void on_timer_expired(void *arg, pid_t pid) {
     struct agent *a = arg;
     for (uint32_t i = 0; i < worker_count(a); i++) {
         if (a->processes[i] == NULL || worker_pid(a->processes[i]) != pid) continue;
         a->case_file.workers[i].timer_expired = true;
     }
+}
+
+static const struct watchdog_events watchdog_events = {.is_ours = is_ours,
+                                                       .on_expired = on_timer_expired};
+/* ---- the watch for a hang ---- */
+
+static bool do_sample(void *arg, int64_t *cpu_ms, uint64_t *output) {
+    struct agent *a = arg;
+    if (a->node.group.state != GROUP_RUNNING || a->node.group.living == 0) return false;
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        cpu_ms[i] = a->processes[i] != NULL ? worker_cpu_ms(a->processes[i]) : 0;
+    }
+    *output = log_relay_output(a->relay);
+    return true;
+}
+
+static size_t do_list(void *arg, struct inspect_row *rows) {
+    struct agent *a = arg;
+    size_t count = 0;
+    for (uint32_t i = 0; i < worker_count(a); i++) {
+        struct inspect_row *row = &rows[count];
+        if (a->processes[i] == NULL) continue;
+        inspect_row_init(row, worker_pid(a->processes[i]));
+        row->rank = a->round.first_rank + i;
+        row->local_rank = i;
+        (void) snprintf(row->host, sizeof(row->host), "%.*s", (int) sizeof(row->host) - 1, a->host);
+        count++;
+    }
+    return count;
+}
+
+/* Ends the round, because the workers hang. The failure report has the inspection. */
+static void on_hang(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_t count) {
+    struct agent *a = arg;
+    case_file_add_hang(&a->case_file, quiet_ms, rows, count);
+    node_hung(&a->node, cr_monotonic_ms());
+    if (a->round.restart_count < a->round.max_restarts) {
+        /* the failure report, which has the inspection, comes only when no restart is left */
+        cr_log_text(a->case_file.inspection.data, a->case_file.inspection.len);
+    }
+    arm_timer(a);
+}
+
+static const struct hang_calls hang_calls = {
+    .sample = do_sample, .list = do_list, .on_hang = on_hang};
+
+static void on_inspect(void *arg, uint64_t id, const char *why) {
+    struct agent *a = arg;
+    struct inspect_row *rows = calloc(worker_count(a), sizeof(*rows));
+    cr_info("the workers are inspected: %s", why);
+    answers_add(&a->answers, a->loop, id, rows, rows != NULL ? do_list(a, rows) : 0);
+    free(rows);
 }
 
 /* ---- events of the rendezvous, passed to the node ---- */
@@ -433,8 +605,11 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
     a->round = *round;
     a->rounds++;
     cr_error_clear(&a->error);
+    a->change = LEDGER_BY_NODES;
     events_round(event_source(a), round, cr_monotonic_ms() - a->began_ms);
+    history_round(&a->history, round);
     node_round(&a->node, cr_monotonic_ms(), round);
+    if (a->node.group.state == GROUP_RUNNING) history_started(&a->history, round);
     arm_timer(a);
 }
 
@@ -453,8 +628,20 @@ static void on_end(void *arg, enum rendezvous_outcome outcome, const struct cr_e
     arm_timer(a);
 }
 
+/* Returns the cause of a round that ends because of a change. */
+static enum ledger_cause cause_of_change(enum rendezvous_change_kind kind) {
+    switch (kind) {
+    case RENDEZVOUS_CHANGE_JOIN: return LEDGER_BY_JOIN;
+    case RENDEZVOUS_CHANGE_LEAVE: return LEDGER_BY_LEAVE;
+    case RENDEZVOUS_CHANGE_PREEMPTION: return LEDGER_BY_PREEMPTION;
+    case RENDEZVOUS_CHANGE_MAINTENANCE: return LEDGER_BY_MAINTENANCE;
+    }
+    return LEDGER_BY_NODES;
+}
+
 static void on_change(void *arg, const struct rendezvous_change *change) {
     struct agent *a = arg;
+    a->change = cause_of_change(change->kind);
     node_change(&a->node, cr_monotonic_ms(), change);
     arm_timer(a);
 }
@@ -463,6 +650,14 @@ static void on_change_at(void *arg, uint64_t id, uint64_t step, int64_t left_ms)
     struct agent *a = arg;
     node_change_at(&a->node, cr_monotonic_ms(), id, step, left_ms);
     arm_timer(a);
+}
+
+static void on_lease(void *arg, int64_t until_ms) {
+    struct agent *a = arg;
+    /* the member of a node that is cut off has no lease any more; but the workers' limit stays */
+    if (until_ms == CR_FOREVER && a->node.group.lease_ms != CR_FOREVER) return;
+    a->lease_end_ms = until_ms;
+    set_fence(a);
 }
 
 static void on_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
@@ -475,7 +670,8 @@ static void on_dump(void *arg, const char *why) { agent_dump(arg, why); }
 static const struct rendezvous_events rendezvous_events = {
     .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,
     .on_change = on_change,       .on_change_at = on_change_at,
-    .on_notice = on_notice,       .on_dump = on_dump,
+    .on_notice = on_notice,       .on_dump = on_dump,     .on_inspect = on_inspect,
+    .on_lease = on_lease,
 };
 
 /* ---- events of the workers' channels, passed to the node ---- */
@@ -558,7 +754,10 @@ void agent_dump(struct agent *a, const char *why) {
 
 void agent_free(struct agent *a) {
     if (a == NULL) return;
+    cr_log_limit_end(&a->node_lines);
     cr_buffer_done(&a->report);
+    cr_buffer_done(&a->summary);
+    history_close(&a->history);
     case_file_done(&a->case_file);
     node_done(&a->node);
     free(a->processes);
@@ -601,7 +800,10 @@ static int open_relay(struct agent *a, struct cr_error *err) {
  * open sockets, so that no empty folder is left if a port is in use. */
 static int open_parts(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
-    int rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
+    struct nursery_events events = nursery_events;
+    events.give_up_ms = give_up_ms(job);
+    int rc = history_open(&a->history, job, &a->case_file, a->host, err);
+    if (rc == 0) rc = nursery_open(a->loop, &events, a, &a->nursery, err);
     if (rc == 0) {
         rc = worker_channels_open(a->loop, worker_count(a), job->step_timeout_ms, &channel_events,
                                   a, &a->channels, err);
@@ -610,14 +812,21 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         struct rendezvous_options options = job->rendezvous;
         options.digest = digest_of(job);
         rc = rendezvous_open(a->loop, &options, &rendezvous_events, a, &a->rendezvous, err);
+        a->answers.rendezvous = a->rendezvous;
     }
     if (rc == 0 && job->timer_file != NULL) {
-        rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);
+        rc = watchdog_open(a->loop, job->timer_file, &watchdog_events, a, &a->watchdog, err);
+    }
+    if (rc == 0 && job->hang_timeout_ms > 0) {
+        rc = hang_open(a->loop, job->hang_timeout_ms, worker_count(a), &hang_calls, a, &a->hang,
+                       err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
     if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);
     if (rc == 0) rc = open_relay(a, err);
     a->case_file.relay = a->relay;
+    a->history.relay = a->relay;
+    a->history.channels = a->channels;
     return rc;
 }
 
@@ -632,7 +841,9 @@ static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *
     a->job = job;
     a->logs.fd = a->logs.attempt_fd = -1;
     a->began_ms = cr_monotonic_ms();
-    a->timer_ms = CR_FOREVER;
+    a->node_lines.about = "the workers";
+    a->node_lines.max = LINES_MIN + LINES_PER_WORKER * settings.workers;
+    a->timer_ms = a->lease_end_ms = CR_FOREVER;
     if (gethostname(a->host, sizeof(a->host) - 1) < 0) strcpy(a->host, "localhost");
     a->processes = calloc(settings.workers, sizeof(struct worker_process *));
     if (a->processes == NULL) return -ENOMEM;
@@ -657,6 +868,7 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
     a->arg = arg;
     (void) uv_timer_init(loop, &a->timer);
     a->timer.data = a;
+    suspension_watch_open(&a->suspension, loop, on_resumed, a);
     int rc = open_parts(a, err);
     if (rc < 0) {
         a->failed_start = 1;

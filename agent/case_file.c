@@ -4,12 +4,15 @@
 
 #include "agent/report/report.h"
 #include "base/log.h"
+#include "base/private_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 /* ---- recording rounds, starts and ends of workers ---- */
 
@@ -22,6 +25,7 @@ int case_file_init(struct case_file *c, const struct agent_job *job, const char 
 
 void case_file_done(struct case_file *c) {
     free(c->workers);
+    cr_buffer_done(&c->inspection);
     *c = (struct case_file){0};
 }
 
@@ -31,6 +35,7 @@ void case_file_begin_round(struct case_file *c, const struct rendezvous_round *r
     c->max_restarts = round->max_restarts;
     c->oom_kills = oom_kill_count();
     c->broken[0] = '\0';
+    cr_buffer_clear(&c->inspection);
 }
 
 void case_file_begin_worker(struct case_file *c, uint32_t local_rank) {
@@ -47,6 +52,22 @@ void case_file_add_broken(struct case_file *c, uint32_t local_rank) {
                     "rank %u (local rank %u) on %s gave up its process groups and called "
                     "crunrt_rejoin(), though no worker had failed; its own messages say why",
                     c->first_rank + local_rank, local_rank, c->host);
+}
+
+void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_row *rows,
+                        size_t count) {
+    struct cr_buffer line = {0};
+    cr_buffer_clear(&c->inspection);
+    if (inspect_write_line(&line, rows, count) < 0 ||
+        inspect_write_report(&c->inspection, rows, count, "  ") < 0) {
+        cr_buffer_clear(&c->inspection);
+    }
+    /* the first line of the report is the line */
+    cr_buffer_consume(&c->inspection, line.len < c->inspection.len ? line.len + 1 : 0);
+    (void) snprintf(c->broken, sizeof(c->broken),
+                    "the workers on %s hang (for %g s no output, and no use of the processor): %s",
+                    c->host, (double) quiet_ms / 1000, line.len > 0 ? line.data : "no memory left");
+    cr_buffer_done(&line);
 }
 
 /* ---- gathering the evidence for a verdict ---- */
@@ -176,8 +197,10 @@ static void copy_error_file(const struct case_file *c, const struct gathered *g)
 static void list_failures(const struct case_file *c, const struct gathered *g) {
     if (c->job->failures_file == NULL) return;
     size_t first = verdict_first(g->workers, g->verdict.count);
-    FILE *file = fopen(c->job->failures_file, "we");
-    int rc = file != NULL ? 0 : -errno;
+    int fd = cr_private_open(c->job->failures_file, O_WRONLY | O_CREAT | O_TRUNC);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    int rc = fd < 0 ? fd : file == NULL ? -errno : 0;
+    if (file == NULL && fd >= 0) (void) close(fd);
     for (size_t i = 0; file != NULL && i < g->verdict.count; i++) {
         size_t k = i == 0 ? first : i <= first ? i - 1 : i;
         const struct verdict_worker *w = &g->workers[k];
@@ -197,6 +220,9 @@ const char *case_file_write_report(const struct case_file *c, uint32_t failures,
     int rc = 0;
     if (c->broken[0] != '\0') {
         rc = cr_buffer_printf(out, "crun: %s\n", c->broken);
+        if (rc == 0 && c->inspection.len > 0) {
+            rc = cr_buffer_append(out, c->inspection.data, c->inspection.len);
+        }
     } else if (g.verdict.count > 0 && (failures > 0 || reason->code == 0)) {
         rc = verdict_report(out, &g.verdict);
         copy_error_file(c, &g);

@@ -8,6 +8,7 @@
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
 #include "base/buffer.h"
+#include "inspect/inspect.h"
 
 #include <stdbool.h>
 
@@ -37,9 +38,11 @@ struct case_file {
     uint32_t first_rank, restarts, max_restarts;
     uint64_t oom_kills;            /* out-of-memory kills that the memory cgroup had counted when
                                     * the round began */
-    /* text about the worker that parked without a reason, although no worker had failed; "" if
-     * there is no such worker */
-    char broken[512];
+    /* why the round could not go on although no worker had failed: a worker parked without a
+     * reason, or the workers hung; "" if it is not so */
+    char broken[768];
+    struct cr_buffer inspection; /* where the workers hung, as lines of text; empty if they did
+                                  * not */
 };
 
 /* Initialises a case file. The pointers must stay valid until case_file_done(). Returns 0 or
@@ -57,6 +60,11 @@ void case_file_begin_worker(struct case_file *c, uint32_t local_rank);
 void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct worker_exit *how);
 /* Records that this worker called crunrt_rejoin() although no worker had failed. */
 void case_file_add_broken(struct case_file *c, uint32_t local_rank);
+
+/* Records that all workers of this node were quiet for quiet_ms, and where they are. The rows are
+ * sorted. */
+void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_row *rows,
+                        size_t count);
 
 /* Appends one line about the first failure, and a NUL. Appends nothing if no worker failed or
  * memory is short. */

@@ -105,15 +105,17 @@ static int fail_unknown(const struct parser *p, const char *word, const char *na
 }
 
 static bool matches_prefix(const struct cr_option *option, const char *name) {
-    return !option->is_hidden && strncmp(option->name, name, strlen(name)) == 0;
+    if (option->is_hidden || option->needs_whole_name) return false;
+    return strncmp(option->name, name, strlen(name)) == 0;
 }
 
-static int fail_ambiguous(const struct parser *p, const char *word, const char *name) {
+static int fail_ambiguous(const struct parser *p, const char *word, const char *name,
+                          bool gives_way) {
     char list[512] = "";
     size_t n = 0;
     for (size_t i = 0; i < p->command->option_count; i++) {
         const struct cr_option *option = &p->command->options[i];
-        if (!matches_prefix(option, name)) continue;
+        if (option->gives_way != gives_way || !matches_prefix(option, name)) continue;
         int wrote =
             snprintf(list + n, sizeof(list) - n, "%s--%s", n == 0 ? "" : ", ", option->name);
         if (wrote < 0 || (size_t) wrote >= sizeof(list) - n) break;
@@ -146,8 +148,9 @@ static int find_long(const struct parser *p, const char *word) {
     int found = cr_option_find(p->command, name);
     if (found >= 0) return found;
     int matches = count_matches(p->command, name, false, &found);
-    if (matches == 0) matches = count_matches(p->command, name, true, &found);
-    if (matches > 1) return fail_ambiguous(p, word, name);
+    bool gives_way = matches == 0;
+    if (gives_way) matches = count_matches(p->command, name, true, &found);
+    if (matches > 1) return fail_ambiguous(p, word, name, gives_way);
     return matches == 1 ? found : fail_unknown(p, word, name);
 }
 

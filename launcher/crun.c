@@ -6,6 +6,9 @@
  *      refused something (a port in use, no memory left)
  *   2  the command line is wrong or the program cannot be run: nothing was started
  *
+ * The agent also runs this program under the name INSPECTOR_NAME, which makes it the program of
+ * inspect/inspector.h.
+ *
  * Signal handlers are installed before the first worker starts. If a signal arrives before any
  * worker has started, crun also ends the job in order, but then raises the same signal against
  * itself and dies of it, as torchrun does: a shell reports 143 for SIGTERM instead of 1. */
@@ -15,6 +18,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "inspect/inspector.h"
 #include "launcher/devices.h"
 #include "launcher/hosts_options.h"
 #include "launcher/hosts_start.h"
@@ -134,6 +138,7 @@ static int fail_by_signal(const struct agent_result *result) {
 }
 
 static int conclude(struct agent_result *result) {
+    if (result->summary != NULL) cr_log_text(result->summary, strlen(result->summary));
     switch (result->outcome) {
     case AGENT_SUCCEEDED: return EXIT_OK;
     case AGENT_FAILED:
@@ -412,6 +417,7 @@ static int launch_somewhere(struct options *options, char *const *words) {
 int main(int argc, char **argv) {
     struct options options;
     struct cr_error err = {0};
+    if (strcmp(argv[0], INSPECTOR_NAME) == 0) return inspector_main(argc, argv);
     cr_keep_standard_files();
     cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     char **words = calloc((size_t) argc + 1, sizeof(*words)); /* options_parse() reorders argv */

@@ -181,7 +181,8 @@ static int describe_nodes(struct describer *d) {
 static bool is_own(enum option_id id) {
     static const enum option_id own[] = {
         OPTION_HOSTS, OPTION_HOSTFILE, OPTION_WORLD_SIZE, OPTION_EXPORT, OPTION_RSH, OPTION_FAN_OUT,
-        OPTION_COPY_CRUN, OPTION_NPROC, OPTION_NNODES, OPTION_RDZV_CONF, OPTION_SCHEDULER};
+        OPTION_COPY_CRUN, OPTION_NPROC, OPTION_NNODES, OPTION_RDZV_CONF, OPTION_SCHEDULER,
+        OPTION_RDZV_TOKEN_FILE};
     for (size_t i = 0; i < CR_ARRAY_LEN(own); i++) {
         if (own[i] == id) return true;
     }

@@ -43,7 +43,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = WORKERS,
      .help = "rank of this node, for the static backend"},
     [OPTION_SCHEDULER] =
-    {.name = "scheduler", .value_name = "WORD", .default_value = "auto", .has_variable = true,
+    {.name = "scheduler", .gives_way = true,
+     .value_name = "WORD", .default_value = "auto", .has_variable = true,
      .group = WORKERS,
      .words = "auto none show",
      .help = "auto: take options that are not given from Slurm, Kubernetes, mpirun and others; "
@@ -126,6 +127,12 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_LOCAL_ADDR] =
     {.name = "local-addr", .value_name = "HOST", .has_variable = true, .group = RENDEZVOUS,
      .help = "address that this node tells the others (default: found out)"},
+    [OPTION_PORT_RANGE] =
+    {.name = "port-range", .gives_way = true,
+     .value_name = "LO-HI", .has_variable = true, .group = RENDEZVOUS,
+     .words = "29500-29600",
+     .help = "ports at which this node may listen where no port is given, for firewalls (default: "
+             "any free one)"},
     [OPTION_RDZV_BACKEND] =
     {.name = "rdzv-backend", .value_name = "NAME", .default_value = "static",
      .has_variable = true, .group = RENDEZVOUS,
@@ -146,9 +153,14 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= "
               "keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= "
               "stop_limit= read_timeout= is_host= timeout= candidate= protocol= ca_cert= ssl_cert= "
-              "ssl_cert_key= user= password_file= etcd_prefix=",
+              "ssl_cert_key= user= password_file= etcd_prefix= auth=",
      .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "
              "keep_alive_interval=5, keep_alive_max_attempt=3 and others"},
+    [OPTION_RDZV_TOKEN_FILE] =
+    {.name = "rdzv-token-file", .gives_way = true,
+     .value_name = "FILE", .has_variable = true, .group = RENDEZVOUS,
+     .help = "file with the job's secret: only nodes and operators that have it take part "
+             "(default: CRUN_RDZV_TOKEN_FILE)"},
     [OPTION_MAX_RESTARTS] =
     {.name = "max-restarts", .value_name = "N", .default_value = "0", .has_variable = true,
      .group = ENDING,
@@ -169,24 +181,34 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2",
      .help = "signals that end the job; the workers get the same one"},
     [OPTION_PREEMPTION_SIGNALS] =
-    {.name = "preemption-signals", .value_name = "SIG,...", .default_value = "SIGUSR1",
+    {.name = "preemption-signals", .gives_way = true,
+     .value_name = "SIG,...", .default_value = "SIGUSR1",
      .has_variable = true, .group = ENDING,
      .words = "SIGUSR1 SIGUSR2 SIGTERM",
      .help = "signals that announce this node's end: workers may save, then the node leaves the "
              "job"},
     [OPTION_PREEMPTION_NOTICE] =
-    {.name = "preemption-notice", .value_name = "SECONDS", .default_value = "30",
+    {.name = "preemption-notice", .gives_way = true, .value_name = "SECONDS", .default_value = "30",
      .has_variable = true, .group = ENDING,
      .words = "30 60 120",
      .help = "from such a signal to the node's end"},
     [OPTION_STEP_TIMEOUT] =
-    {.name = "step-timeout", .value_name = "SECONDS", .default_value = "0", .has_variable = true,
+    {.name = "step-timeout", .gives_way = true,
+     .value_name = "SECONDS", .default_value = "0", .has_variable = true,
      .group = ENDING,
      .words = "0 600",
      .help = "end a worker that makes no step for so long (workers that call crunrt_step); 0: "
              "no limit"},
+    [OPTION_HANG_TIMEOUT] =
+    {.name = "hang-timeout", .gives_way = true,
+     .value_name = "SECONDS", .default_value = "0", .has_variable = true,
+     .group = ENDING,
+     .words = "0 600 1800",
+     .help = "end the round if for so long no worker of this node writes output or uses the "
+             "processor, and report where each one is; 0: no limit"},
     [OPTION_LEFTOVERS] =
-    {.name = "leftovers", .value_name = "WORD", .default_value = "detached", .has_variable = true,
+    {.name = "leftovers", .gives_way = true,
+     .value_name = "WORD", .default_value = "detached", .has_variable = true,
      .group = ENDING,
      .words = "detached end keep",
      .help = "processes that workers which ended well have left: those with a session of their "
@@ -196,7 +218,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "where logs and error files go (default: a new folder in the temp directory); "
              "/dev/null: none at all"},
     [OPTION_LOG_MAX_SIZE] =
-    {.name = "log-max-size", .value_name = "SIZE", .default_value = "0", .has_variable = true,
+    {.name = "log-max-size", .gives_way = true,
+     .value_name = "SIZE", .default_value = "0", .has_variable = true,
      .group = LOGS,
      .words = "0 10M 1G",
      .help = "limit of each log file, such as 100M; the first and the last part are kept; 0: none"},
@@ -239,6 +262,16 @@ static const struct cr_option table[OPTION_COUNT] = {
      .has_variable = true, .group = LOGS,
      .words = "null console",
      .help = "where events go: null (nowhere), or console, one JSON object an event on stderr"},
+    [OPTION_EVENT_LOG] =
+    {.name = "event-log", .value_name = "FILE", .has_variable = true, .needs_whole_name = true,
+     .group = LOGS,
+     .help = "append what happens to the job, one JSON object a line, with where the time went"},
+    [OPTION_SUMMARY] =
+    {.name = "summary", .gives_way = true,
+     .value_name = "WORD", .default_value = "auto", .has_variable = true,
+     .group = LOGS,
+     .words = "auto always never",
+     .help = "print where the time went at the end: auto (if there was a restart), always, never"},
     [OPTION_USE_ENV] =
     {.name = "use-env", .group = OTHER,
      .help = "accepted for torch.distributed.launch's sake; always so"},

@@ -35,7 +35,10 @@ check-golden:      ## command lines and wire bytes, as recorded
 check-notices: all ## 1,000 notices at random moments; all ranks save after the same step
 	$(Q)NOTICES=$(or $(NOTICES),1000) CK_TIMEOUT_MULTIPLIER=20 $(runner) integration \
 	    --filter 'test_python$$'
-.PHONY: check-notices
+check-why: all ## 200 hung jobs of 16 ranks; crun-agent why names the odd rank of each
+	$(Q)SEEDS=$(or $(SEEDS),200) CK_TIMEOUT_MULTIPLIER=20 $(runner) integration \
+	    --filter 'test_why$$'
+.PHONY: check-notices check-why
 
 asan: ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(Q)make/deps.sh check
@@ -76,8 +79,8 @@ demo: ## install what is missing, build, train on real data through a crash
 # ---- looking at the source ----
 
 # Every C file of the rooms, but for the modules whose headers need not be on this machine.
-tidied = $(filter-out worker_runtime/backends/%,$(foreach r,base store rendezvous agent launcher \
-           operator worker_runtime,$(wildcard $(r)/*.c $(r)/*/*.c)))
+tidied = $(filter-out worker_runtime/backends/%,$(foreach r,base store rendezvous inspect agent \
+           launcher operator worker_runtime,$(wildcard $(r)/*.c $(r)/*/*.c)))
 tidy_checks = -*,clang-analyzer-*,-clang-analyzer-security.insecureAPI.*,-clang-analyzer-valist.*
 tidy_flags  = -I. -Iworker_runtime/include -D_GNU_SOURCE -DCRUN_VERSION=__FILE__
 

@@ -14,7 +14,8 @@ import pathlib
 import subprocess
 import sys
 
-ROOMS = ["base", "store", "rendezvous", "agent", "launcher", "operator", "worker_runtime"]
+ROOMS = ["base", "store", "rendezvous", "inspect", "agent", "launcher", "operator",
+         "worker_runtime"]
 
 
 class Count:

@@ -30,6 +30,7 @@ have() { # looks at the first word, because CC may be "ccache gcc"
     command -v "${1%% *}"
 }
 have_admin() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
+find_library() { PATH=$PATH:/usr/sbin:/sbin ldconfig -p | grep -qF "$1"; }
 gloo() { [ -e /usr/include/gloo/context.h ] || [ -e /usr/local/include/gloo/context.h ]; }
 
 case ${CC:-cc} in *clang*) compiler=clang ;; *) compiler=gcc ;; esac
@@ -43,6 +44,8 @@ if [ -z "$tell" ]; then # the build can do without these
     need libgloo-dev 'collectives on CPUs' gloo
     need libcurl4-openssl-dev 'the backend etcd; crun loads libcurl4 only when it uses that' \
         header curl/curl.h
+    need libsodium-dev 'authenticates the nodes of a job; without it crun refuses a token file' \
+        header sodium.h
 fi
 
 [ "$goal" = build ] || need check 'unit tests' header check.h
@@ -57,6 +60,7 @@ check | interop)
     need iproute2 'network namespaces as hosts' have ip
     need openssh-server 'a real sshd starts crun --hosts' have_admin sshd
     need openssh-client 'reaches it' have ssh
+    need libdw1 'native stacks of crun-agent why' find_library libdw.so.1
     need procps 'looks for processes left behind' have ps
     need python3-venv 'a fresh virtual environment for the wheel' python3 -c 'import ensurepip'
     need debootstrap 'a fresh Debian for the package' have debootstrap

@@ -3,7 +3,7 @@
  * `serve` hosts the coordinators and the stores of any number of jobs, so that no training node has
  * to host them. `status` lists the jobs of a coordinator, `notify` requests nodes of a job to leave
  * it, and `dump` requests flight records from workers. These three commands work with every
- * coordinator, whether `crun-agent serve` or a crun hosts it. */
+ * coordinator, whether `crun-agent serve` or a crun hosts it. `why` shows where workers wait. */
 #include "operator/operator_internal.h"
 
 #include "base/daemon.h"
@@ -61,7 +61,8 @@ static const char man_tail[] =
     ".BR crun\\-store (1)\n";
 
 static const struct cr_command *const commands[] = {&operator_serve, &operator_status,
-                                                    &operator_notify, &operator_dump, NULL};
+                                                    &operator_notify, &operator_dump, &operator_why,
+                                                    NULL};
 
 static const struct cr_program program = {
     .name = "crun-agent",

@@ -1,5 +1,6 @@
 # crun-agent: rendezvous and stores as a daemon, and the commands of an operator.
 operator_SRCS := $(wildcard operator/*.c)
 
-$(BUILD)/bin/crun-agent: $(call objects,$(operator_SRCS)) $(call rooms,rendezvous store base)
+$(BUILD)/bin/crun-agent: $(call objects,$(operator_SRCS)) \
+    $(call rooms,inspect rendezvous store base)
 	$(call link,$(program_LIBS))

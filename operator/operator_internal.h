@@ -11,7 +11,8 @@
 #define OPERATOR_TIMEOUT_MS 10000 /* longest time in ms from connecting until the whole answer has
                                    * come */
 
-extern const struct cr_command operator_serve, operator_status, operator_notify, operator_dump;
+extern const struct cr_command operator_serve, operator_status, operator_notify, operator_dump,
+    operator_why;
 
 /* Parses the command's only argument, HOST:PORT, into *out. Returns 0. If the argument is wrong,
  * prints the reason and returns the exit status. */

@@ -25,6 +25,10 @@ struct query {
     void *arg;
     /* receives the count in the answer to OPERATE; NULL if this is a question */
     uint32_t *operated;
+    /* if the order is an inspection: the callback for each ROW, and where the answers are counted;
+     * else NULL */
+    void (*on_row)(void *arg, const struct rdzv_row *row);
+    struct rendezvous_inspected *inspected;
 };
 
 static int connect_to(const struct query *q, int *out_fd) {
@@ -67,8 +71,15 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
         if (q->events != NULL) return 1;
         break;
     case RDZV_OPERATED:
+        if (q->inspected != NULL) return q->inspected->asked = m->operated.nodes, 0;
         if (q->operated != NULL) return *q->operated = m->operated.nodes, 1;
         break;
+    case RDZV_ROW:
+        if (q->inspected != NULL) return q->on_row(q->arg, &m->row), 0;
+        break;
+    case RDZV_INSPECTED:
+        if (q->inspected == NULL) break;
+        return ++q->inspected->answered == q->inspected->asked ? 1 : 0;
     case RDZV_REFUSED: return cr_fail(err, -EPROTO, "the coordinator refuses: %s", m->refused.why);
     default: break;
     }
@@ -78,7 +89,8 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
 
 /* Waits for bytes from the coordinator until q->deadline_ms, and appends them to `in`. Returns 0,
  * or a negative errno and a text in q->err: no bytes came in time, the connection has ended, or
- * memory is short. */
+ * memory is short. Returns 1 if the coordinator has ended an inspection that not all nodes have
+ * answered. */
 static int receive(const struct query *q, int fd, struct cr_buffer *in) {
     char chunk[16384];
     int rc = cr_wait_ready(fd, POLLIN, q->deadline_ms);
@@ -88,6 +100,7 @@ static int receive(const struct query *q, int fd, struct cr_buffer *in) {
         return cr_fail(q->err, rc, "no answer from the coordinator at '%s:%u': %s", q->where->host,
                        q->where->port, strerror(-rc));
     }
+    if (n == 0 && q->inspected != NULL && q->inspected->asked > 0) return 1;
     if (n == 0) {
         return cr_fail(q->err, -EPROTO,
                        "'%s:%u' closed the connection; is a crun coordinator there?",
@@ -129,5 +142,19 @@ int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
     m.operate = *what;
     m.operate.version_min = RDZV_VERSION_MIN;
     m.operate.version_max = RDZV_VERSION_MAX;
+    return ask(&q, &m);
+}
+
+int rendezvous_inspect(const struct cr_endpoint *where, int64_t timeout_ms, const char *run_id,
+                       const char *host, void (*on_row)(void *arg, const struct rdzv_row *row),
+                       void *arg, struct rendezvous_inspected *out, struct cr_error *err) {
+    struct query q = {.where = where, .deadline_ms = cr_deadline_ms(timeout_ms), .err = err,
+                      .on_row = on_row, .arg = arg, .inspected = out};
+    struct rdzv_message m = {.type = RDZV_OPERATE};
+    *out = (struct rendezvous_inspected){0};
+    m.operate = (struct rdzv_operate){.version_min = RDZV_VERSION_INSPECT,
+                                      .version_max = RDZV_VERSION_MAX, .run_id = run_id,
+                                      .host = host, .kind = RDZV_OPERATE_INSPECT,
+                                      .why = "an operator asks where the workers are"};
     return ask(&q, &m);
 }

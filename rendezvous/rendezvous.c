@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/waiting.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
@@ -39,16 +40,19 @@ struct rendezvous {
     /* see the fields of the same names in struct backend_plan */
     char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX], where[CR_HOST_MAX + 8];
     uv_timer_t timer;  /* runs until member_deadline() */
+    int64_t lease_end_ms; /* the last time that on_lease got; CR_FOREVER before the first call */
     uv_timer_t waiting; /* runs until the next log line about the wait for the coordinator */
     /* the offer of this node (see host.h); NULL = none was opened yet */
     struct store_offer *offer;
     bool offers;               /* true if this node opens an offer */
     char offer_host[CR_HOST_MAX]; /* host at which the offer listens */
+    struct cr_port_range ports;   /* ports at which the offer may listen */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
      * connection */
     bool lost_message;
+    struct cr_log_limit lines; /* log lines that the coordinator can cause */
     bool closing;
     void (*on_close)(void *arg);
     /* why this node leaves; "" = it does not leave, or no reason was noted. If this node hosts, the
@@ -68,6 +72,13 @@ static void arm_timer(struct rendezvous *r) {
     else
         (void) uv_timer_start(&r->timer, on_timer, when_ms > now ? (uint64_t) (when_ms - now) : 0,
                               0);
+}
+
+static void report_lease(struct rendezvous *r) {
+    int64_t end_ms = member_lease_end_ms(r->member);
+    if (r->events->on_lease == NULL || end_ms == r->lease_end_ms) return;
+    r->lease_end_ms = end_ms;
+    r->events->on_lease(r->arg, end_ms);
 }
 
 static void send_queued(struct rendezvous *r) {
@@ -131,6 +142,7 @@ static void end_event(struct rendezvous *r) {
     send_queued(r);
     arm_timer(r);
     note_waiting(r);
+    report_lease(r);
 }
 
 static void on_timer(uv_timer_t *timer) {
@@ -195,9 +207,12 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
 
 static void on_broken(void *arg, const char *why) { break_off(arg, why); }
 
+/* Logs a line of the member or of its session. Messages of the coordinator cause most of these
+ * lines, so their rate is limited, except for lines of the level debug. */
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    cr_log(level, "%s", text);
+    struct rendezvous *r = arg;
+    if (level == CR_LOG_DEBUG) cr_debug("%s", text);
+    else cr_log_limited(&r->lines, level, "%s", text);
 }
 
 static const struct member_session_actions session_actions = {
@@ -221,7 +236,7 @@ static uint16_t offered_port(struct rendezvous *r) {
     struct cr_error err = {0};
     uint16_t port = 0;
     if (!r->offers || r->closing) return 0;
-    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, &err);
+    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, r->ports, &err);
     if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
     cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
     return 0;
@@ -328,11 +343,17 @@ static void do_dump(void *arg, const char *why) {
     if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
 }
 
+static void do_inspect(void *arg, uint64_t id, const char *why) {
+    struct rendezvous *r = arg;
+    if (!r->closing && r->events->on_inspect != NULL) r->events->on_inspect(r->arg, id, why);
+    else member_inspected(r->member, id, 0);
+}
+
 static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
-    .on_dump = do_dump};
+    .on_dump = do_dump, .on_inspect = do_inspect};
 
 /* ---- the agent's calls ---- */
 
@@ -351,6 +372,12 @@ void rendezvous_succeeded(struct rendezvous *r, uint64_t round) {
     end_event(r);
 }
 
+void rendezvous_stood_still(struct rendezvous *r, int64_t slept_ms) {
+    uv_update_time(r->loop);
+    member_stood_still(r->member, now_ms(r), slept_ms);
+    end_event(r);
+}
+
 void rendezvous_change_answer(struct rendezvous *r, uint64_t id, int64_t step, int64_t needs_ms) {
     member_change_answer(r->member, id, step, needs_ms);
     end_event(r);
@@ -364,6 +391,22 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id) {
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why) {
     member_notice(r->member, now_ms(r), (uint32_t) kind, left_ms, why);
+    end_event(r);
+}
+
+void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row) {
+    const char state[2] = {row->state, '\0'};
+    const struct rdzv_row message = {
+        .id = id, .ranks = row->ranks, .pid = (uint64_t) row->pid, .host = row->host,
+        .state = state, .program = row->program, .kernel = row->kernel,
+        .operation = row->operation, .python = row->python, .native = row->native,
+        .note = row->note};
+    member_row(r->member, &message);
+    end_event(r);
+}
+
+void rendezvous_inspected(struct rendezvous *r, uint64_t id, uint32_t rows) {
+    member_inspected(r->member, id, rows);
     end_event(r);
 }
 
@@ -451,10 +494,13 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->loop = loop;
     r->events = events;
     r->arg = arg;
+    r->lease_end_ms = CR_FOREVER;
     memcpy(r->machine_addr, plan.machine_addr, sizeof(r->machine_addr));
     memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
     memcpy(r->where, plan.where, sizeof(r->where));
     memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
+    r->ports = options->ports;
+    r->lines.about = "the coordinator";
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
     if (rc < 0) {
@@ -481,6 +527,7 @@ static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
     void (*on_close)(void *) = r->on_close;
     void *user = r->arg;
+    cr_log_limit_end(&r->lines);
     store_offer_free(r->offer);
     member_free(r->member);
     member_session_done(&r->session);

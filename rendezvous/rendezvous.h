@@ -68,11 +68,22 @@ struct rendezvous_events {
      * nodes are ready, or after left_ms milliseconds if they are not. */
     void (*on_change_at)(void *arg, uint64_t id, uint64_t step, int64_t left_ms);
 
+    /* The workers of this node must be gone at until_ms (ms, monotonic clock) if this process
+     * stands still, because other nodes may get their ranks. Called with a later time while the
+     * coordinator answers; with CR_FOREVER if no lease runs. Must not call a rendezvous_
+     * function. */
+    void (*on_lease)(void *arg, int64_t until_ms);
+
     /* on_notice: an operator requests that this node gives notice (rendezvous_notice()) and leaves.
      * on_dump: an operator requests the flight records of this node's workers. */
     void (*on_notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
                       const char *why);
     void (*on_dump)(void *arg, const char *why);
+
+    /* An operator wants to know where this node's workers are. Answer with rendezvous_row() and
+     * rendezvous_inspected(), with the same id, within seconds. If this callback is NULL, the
+     * answer is that there are no workers. */
+    void (*on_inspect)(void *arg, uint64_t id, const char *why);
 };
 
 /* Checks the options without resolving a name or opening a socket; rendezvous_open() makes the same
@@ -104,6 +115,11 @@ void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, b
  * have called this function, or on_stop if the round has to be repeated. */
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round);
 
+/* Call this when this process or its machine stood still, before any other event: if the fence of
+ * this node's lease has passed, on_stop runs inside this call. slept_ms is the time in ms for which
+ * the machine was suspended, which the monotonic clock does not count. */
+void rendezvous_stood_still(struct rendezvous *r, int64_t slept_ms);
+
 /* Answers on_change. `step` is the number of steps that this node's furthest worker has made; that
  * worker may have begun one more step, but begins no other before on_change_at. -1 means that no
  * worker counts steps, so that all can be stopped at any time. needs_ms is the time that the
@@ -121,6 +137,11 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
  * call rendezvous_leave() and rendezvous_close(). */
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why);
+
+/* Answer on_inspect: one call of rendezvous_row() for each set of workers at the same place, then
+ * rendezvous_inspected(). */
+void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row);
+void rendezvous_inspected(struct rendezvous *r, uint64_t id, uint32_t rows);
 
 /* Reports that this node leaves now, because its launcher got a signal. Call it before you stop the
  * workers, so that the other nodes stop their workers at the same time. When the workers are gone,

@@ -5,6 +5,7 @@
 
 #include "base/endpoint.h"
 #include "base/error.h"
+#include "base/port_range.h"
 #include "rendezvous/protocol/protocol.h"
 
 #include <stdint.h>
@@ -14,12 +15,20 @@
 
 struct rendezvous_server;
 
-/* Hosts coordinators and stores for any number of jobs at the endpoint `listen`. Port 0 means any
- * free port; host "" or "::" means all interfaces, "0.0.0.0" all interfaces by IPv4 only. The
- * server frees a job when close_timeout_ms have passed since the job's last connection was closed,
- * and no node may resume any more. Stores the port in *port. Returns 0, or a negative errno such as
- * -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a text that names the address. */
-int rendezvous_serve(uv_loop_t *loop, const struct cr_endpoint *listen, int64_t close_timeout_ms,
+struct rendezvous_server_options {
+    /* where the server listens: host "" or "::" means all interfaces, "0.0.0.0" all interfaces by
+     * IPv4 only; port 0 means any free port */
+    struct cr_endpoint listen;
+    struct cr_port_range ports; /* the ports that may be chosen for the server and the stores */
+    /* a job is freed when this time has passed since its last connection was closed, and no node
+     * may resume any more */
+    int64_t close_timeout_ms;
+};
+
+/* Hosts coordinators and stores for any number of jobs. Stores the port in *port. Returns 0, or a
+ * negative errno such as -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a text that names the
+ * address. */
+int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *options,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err);
 
 /* Says goodbye to the nodes of all jobs that have not ended, with `why` as the reason. Then frees
@@ -55,5 +64,18 @@ const char *rendezvous_state_name(uint32_t state);
  * also means that there is no such job or node. */
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
                        const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err);
+
+/* The answer of an inspection: how many nodes were asked, and how many of them have answered. */
+struct rendezvous_inspected {
+    uint32_t asked, answered;
+};
+
+/* Orders an inspection of the workers of a job, on the nodes of `host`, or on all nodes if it is
+ * "". Calls on_row for each set of workers at the same place. Returns 0 when all nodes have
+ * answered, or when the coordinator waits no longer for the rest of them; or the errors of
+ * rendezvous_operate(). A coordinator of an older build refuses. */
+int rendezvous_inspect(const struct cr_endpoint *where, int64_t timeout_ms, const char *run_id,
+                       const char *host, void (*on_row)(void *arg, const struct rdzv_row *row),
+                       void *arg, struct rendezvous_inspected *out, struct cr_error *err);
 
 #endif

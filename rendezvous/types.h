@@ -6,6 +6,7 @@
 
 #include "base/change_kind.h"
 #include "base/endpoint.h"
+#include "base/port_range.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,6 +35,13 @@ struct rendezvous_etcd {
     char user[RENDEZVOUS_ETCD_TEXT_MAX], password_file[RENDEZVOUS_ETCD_TEXT_MAX];
 };
 
+/* Whether nodes and operators must have the job's secret. */
+enum rendezvous_auth {
+    RENDEZVOUS_AUTH_AUTO,     /* if a token file is found */
+    RENDEZVOUS_AUTH_REQUIRED, /* always; without a token file the job does not start */
+    RENDEZVOUS_AUTH_OFF,      /* never, even if there is a token file */
+};
+
 /* What the command line sets for the rendezvous. Times are in milliseconds. The timeouts have the
  * names and defaults of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5 s
  * heartbeat, a keep-alive every 5 s, and a lease of 3 keep-alive intervals. */
@@ -56,6 +64,7 @@ struct rendezvous_options {
     /* --local-addr: the address this node publishes; NULL = its address on the connection to the
      * coordinator */
     const char *local_addr;
+    struct cr_port_range ports;  /* --port-range: ports of listeners whose port is not given */
     const char *role;
     /* hash of the program and its arguments; the coordinator compares the hashes of all nodes; 0 =
      * unknown */
@@ -79,6 +88,9 @@ struct rendezvous_options {
     int64_t coordinator_wait_ms;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;
+    int auth; /* an enum rendezvous_auth */
+    /* file with the job's secrets; NULL or "" = the mounted Kubernetes secret, if there is one */
+    const char *token_file;
     struct rendezvous_etcd etcd;
 };
 
@@ -128,6 +140,15 @@ struct rendezvous_change {
     enum rendezvous_change_kind kind;
     int64_t left_ms; /* time until the round is stopped, even if workers are not ready */
     const char *why; /* one line for the log; valid until the callback returns */
+};
+
+/* What an inspection has found out about workers of this node that are at the same place; the
+ * fields are those of inspect/inspect.h. Texts must be valid until the call returns. */
+struct rendezvous_row {
+    const char *ranks; /* the ranks, such as "0-4,6" */
+    int64_t pid;       /* process of the first of these ranks */
+    char state;
+    const char *host, *program, *kernel, *operation, *python, *native, *note;
 };
 
 #endif

@@ -287,7 +287,7 @@ static void hand_over(struct node *n, struct node_worker *w) {
  * *running to the number of workers that are alive. Returns true if all workers are alive and the
  * action `start` did not fail. */
 static bool start_workers(struct node *n, uint32_t *running) {
-    n->is_broken = n->is_killed = false;
+    n->is_broken = n->is_hung = n->is_killed = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
         w->hung_ms = 0;
@@ -468,6 +468,19 @@ void node_processes_gone(struct node *n, int64_t now_ms) {
     check_stop_complete(n, now_ms);
 }
 
+/* Kept workers lose the state in which the actions spare them, because this node has no next round
+ * in which they could go on. */
+void node_processes_unkillable(struct node *n, int64_t now_ms) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        if (w->state == WORKER_PARKED) unpark(n, now_ms, w);
+        if (w->state == WORKER_KEPT) worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
+        w->until_ms = CR_FOREVER;
+    }
+    forget_change(n);
+    feed(n, now_ms, GROUP_EVENT_UNKILLABLE, 0, CR_FOREVER);
+}
+
 /* ---- events: what workers report ---- */
 
 void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t change_id) {
@@ -529,6 +542,13 @@ void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t 
     w->hung_step = step_made;
     worker_enter(n, w, WORKER_HUNG, after(now_ms, NODE_DUMP_MS));
     if (n->actions->ask_dump(n->arg, worker, ++n->dumps) < 0) kill_hung(n, w);
+}
+
+void node_hung(struct node *n, int64_t now_ms) {
+    if (n->group.state != GROUP_RUNNING) return;
+    n->is_hung = true;
+    n->is_killed = false;
+    feed(n, now_ms, GROUP_EVENT_BROKEN, 0, CR_FOREVER);
 }
 
 /* ---- events: signals, notices and requests for dumps ---- */

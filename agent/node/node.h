@@ -177,6 +177,7 @@ struct node {
     /* true if the last worker that ended with an error was killed by a signal that the node did not
      * send, and that also ends whole nodes (ends_nodes() in node.c) */
     bool is_killed;
+    bool is_hung;   /* true if node_hung() has ended the round */
     bool is_broken; /* true if patience_until_ms has passed: gave_up has broken the round */
 };
 
@@ -203,6 +204,9 @@ void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exi
                         int signal_sent);
 /* Call this when the action stop() was requested and no process is left except kept workers. */
 void node_processes_gone(struct node *n, int64_t now_ms);
+/* Call this when the action stop() was requested and processes have lived on too long after
+ * SIGKILL. The node leaves the rendezvous and ends at once; it requests no further stop(). */
+void node_processes_unkillable(struct node *n, int64_t now_ms);
 
 /* ---- events: what workers report on their channels ---- */
 
@@ -213,6 +217,10 @@ void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_
 /* Call this when a worker has made no step for `ms`, its step timeout. `step` is the last step that
  * the worker made. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step, int64_t ms);
+
+/* Call this when the workers of this node hang, and it has been reported where. The node stops the
+ * round as failed. */
+void node_hung(struct node *n, int64_t now_ms);
 
 /* ---- events: signals, notices and requests for dumps ---- */
 

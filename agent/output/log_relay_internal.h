@@ -71,6 +71,9 @@ struct stream {
     struct line_splitter filtered; /* cuts a teed stream into lines, which are searched for the
                                     * texts of the filters */
     struct last_bytes last;   /* the last bytes of the stream; used for stderr only */
+    /* when the first and the last bytes came through the launcher in this round, in ns of the
+     * monotonic clock; 0 if none came */
+    int64_t first_ns, last_ns;
 };
 
 /* The pipes of some of the streams, in an epoll that the loop watches with one handle. */
@@ -115,6 +118,7 @@ struct log_relay {
      * the order of their bytes */
     bool keeps_order;
     bool flushing;
+    uint64_t passed; /* bytes that have been read from workers so far */
     bool carries_log;       /* true if the launcher's own log goes through this relay */
     uv_async_t log_ready;   /* wakes the loop when another thread has written log lines */
     pthread_t thread;       /* the loop's thread */

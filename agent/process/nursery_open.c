@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/token.h"
 
 #include <errno.h>
@@ -46,6 +47,7 @@ static int map_roster(struct nursery *n, struct cr_error *err) {
         return cr_fail(err, -ENOMEM, "cannot open a nursery: out of memory");
     }
     n->roster = roster;
+    n->roster->fence_ms = CR_FOREVER;
     return 0;
 }
 

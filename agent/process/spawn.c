@@ -220,6 +220,9 @@ static void child_main(struct spawn_slot *slot) {
      * after prctl that its parent still lives. */
     (void) kernel_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
     if (kernel_call(SYS_getppid, 0, 0, 0, 0) != slot->parent) child_exit();
+    /* Where only a parent may trace a process (Yama), this also lets the descendants of crun do so:
+     * crun reads the stacks of a hung worker with a helper program. */
+    (void) kernel_call(SYS_prctl, PR_SET_PTRACER, slot->parent, 0, 0);
     long rc = kernel_call(SYS_setsid, 0, 0, 0, 0);
     if (rc < 0) child_fail(slot, SPAWN_SESSION, rc);
     if (slot->report_out >= 0 && request->cgroup_fd >= 0) enter_cgroup(request->cgroup_fd);

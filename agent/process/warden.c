@@ -7,6 +7,10 @@
  *          repeat until two scans in a row find none
  *       -> remove the cgroup -> exit
  *
+ * The warden also ends the processes of the nursery when this process lives but stands still
+ * (SIGSTOP, a debugger, a frozen cgroup) until its fence: after that time other nodes may run
+ * workers with the same ranks. The warden goes on waiting after that.
+ *
  * A process belongs to the nursery if it has the nursery's token in its environment, if it is in a
  * worker's Unix session, or if it descends from such a process.
  *
@@ -18,6 +22,7 @@
 
 #include "agent/process/proc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +43,8 @@
 #define WAIT_MAX      256       /* the most killed processes for whose deaths one kill_round()
                                  * waits */
 #define ROUND_MS      200       /* kill_round() stops waiting for deaths after this many ms without
-                                 * a death */
+                                 * a death; twice as long after each round without a death */
+#define ROUND_MAX_MS  10000     /* but not longer than this */
 #define CLEAN_SCANS   2         /* number of scans in a row that must find nothing before the warden
                                  * exits */
 #define UNDECIDED_MS  10000     /* total ms for which the warden waits for processes to leave
@@ -57,6 +63,10 @@ struct process {
 struct found {
     size_t ours, undecided;
 };
+
+static int64_t fence_of(const struct warden_roster *roster) {
+    return __atomic_load_n(&roster->fence_ms, __ATOMIC_ACQUIRE);
+}
 
 /* ---- finding the processes of the nursery ---- */
 
@@ -137,22 +147,32 @@ static int kill_process(const struct process *p) {
     return fd;
 }
 
-static void await_deaths(struct pollfd *dying, nfds_t count) {
+/* Waits until the killed processes are dead, or until none has died for *round_ms. Sets *round_ms
+ * for the next round: a process in an uninterruptible sleep may live on for days, and to scan /proc
+ * for it five times a second would cost a processor's time. */
+static void await_deaths(struct pollfd *dying, nfds_t count, int *round_ms) {
+    bool any = count == 0;
     for (nfds_t left = count; left > 0;) {
-        if (poll(dying, count, ROUND_MS) <= 0) break;
+        if (poll(dying, count, *round_ms) <= 0) break;
         left = 0;
+        any = true;
         for (nfds_t i = 0; i < count; i++) {
             if (dying[i].fd >= 0 && dying[i].revents != 0) cr_close_fd(&dying[i].fd);
             left += dying[i].fd >= 0;
         }
     }
+    *round_ms = any ? ROUND_MS : *round_ms < ROUND_MAX_MS / 2 ? 2 * *round_ms : ROUND_MAX_MS;
     for (nfds_t i = 0; i < count; i++) cr_close_fd(&dying[i].fd);
 }
 
+/* Scans /proc and kills the processes of the nursery. If `fence_ms` is no longer the fence when the
+ * scan is over, kills nothing: this process goes on, and may have started new workers. */
 static struct found kill_round(struct process *all, const char *token,
-                               const struct warden_roster *roster) {
+                               const struct warden_roster *roster, int64_t fence_ms,
+                               int *round_ms) {
     struct found found = {0};
     size_t count = read_processes(all, token, roster, &found);
+    if (fence_of(roster) != fence_ms) return (struct found){0};
     mark_descendants(all, count);
     struct pollfd dying[WAIT_MAX];
     nfds_t waiting = 0;
@@ -169,7 +189,7 @@ static struct found kill_round(struct process *all, const char *token,
     /* without pidfds nothing reports the deaths of the killed processes, so wait 1 ms before the
      * next scan */
     if (found.ours > 0 && waiting == 0) pause_for(1);
-    await_deaths(dying, waiting);
+    await_deaths(dying, waiting, round_ms);
     return found;
 }
 
@@ -180,14 +200,20 @@ static int undecided_pause(const struct found *found, int paused_ms) {
     return found->undecided > 0 && paused_ms < UNDECIDED_MS ? 1 + paused_ms / 8 : 0;
 }
 
+static struct process *map_processes(void) {
+    void *all = mmap(NULL, PROCESSES_MAX * sizeof(struct process), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return all == MAP_FAILED ? NULL : all;
+}
+
 static void end_everything(const char *token, struct cgroup *cgroup,
                            const struct warden_roster *roster) {
-    struct process *all = mmap(NULL, PROCESSES_MAX * sizeof *all, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all == MAP_FAILED) return;
-    for (int clean = 0, paused_ms = 0; clean < CLEAN_SCANS;) {
+    struct process *all = map_processes();
+    if (all == NULL) return;
+    int populated_ms = 1; /* ms to wait for the cgroup to become empty; doubles each time */
+    for (int clean = 0, paused_ms = 0, round_ms = ROUND_MS; clean < CLEAN_SCANS;) {
         cgroup_kill(cgroup);
-        struct found found = kill_round(all, token, roster);
+        struct found found = kill_round(all, token, roster, fence_of(roster), &round_ms);
         clean = found.ours == 0 ? clean + 1 : 0;
         if (clean == 0) continue;
         int pause_ms = undecided_pause(&found, paused_ms);
@@ -200,10 +226,53 @@ static void end_everything(const char *token, struct cgroup *cgroup,
          * not counted while the cgroup has processes. */
         if (clean > 0 && cgroup_populated(cgroup)) {
             clean = 0;
-            pause_for(1);
+            pause_for(populated_ms);
+            if (populated_ms < ROUND_MAX_MS) populated_ms *= 2;
         }
     }
     (void) cgroup_remove(cgroup);
+}
+
+/* ---- the fence ---- */
+
+/* Ends the workers because this process has not set a later fence in time. Does not use
+ * cgroup.kill: this process may go on at any moment and start new workers in the cgroup, and a
+ * write to cgroup.kill cannot be limited to the processes of the scan. */
+static void end_workers(const char *token, struct warden_roster *roster, int64_t fence_ms) {
+    struct process *all = map_processes();
+    if (all == NULL) return;
+    __atomic_store_n(&roster->fenced, true, __ATOMIC_RELEASE);
+    int clean = 0, round_ms = ROUND_MS;
+    while (clean < CLEAN_SCANS && fence_of(roster) == fence_ms) {
+        struct found found = kill_round(all, token, roster, fence_ms, &round_ms);
+        clean = found.ours == 0 ? clean + 1 : 0;
+    }
+    (void) munmap(all, PROCESSES_MAX * sizeof *all);
+}
+
+/* Waits until this process dies; ends the workers at each fence that passes before. */
+static void watch(const char *token, struct warden_roster *roster) {
+    struct pollfd lifeline = {.fd = LIFELINE_FD, .events = POLLIN};
+    int64_t passed_ms = CR_FOREVER; /* the fence at which workers were ended */
+    char bytes[64];
+    for (;;) {
+        int64_t fence_ms = fence_of(roster);
+        int wait_ms = cr_poll_timeout(fence_ms == passed_ms ? CR_FOREVER : fence_ms);
+        int ready = poll(&lifeline, 1, wait_ms);
+        if (ready > 0 && read(LIFELINE_FD, bytes, sizeof bytes) == 0) return;
+        if (ready != 0 || fence_of(roster) != fence_ms || cr_time_left_ms(fence_ms) > 0) continue;
+        end_workers(token, roster, fence_ms);
+        passed_ms = fence_ms;
+    }
+}
+
+void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fence_ms) {
+    int64_t before_ms = roster->fence_ms;
+    if (fence_ms == before_ms) return;
+    __atomic_store_n(&roster->fence_ms, fence_ms, __ATOMIC_RELEASE);
+    /* the pipe cannot be full: the warden reads, and a byte is written once a lease at most */
+    if ((fence_ms < before_ms || cr_time_left_ms(before_ms) == 0) && w->lifeline >= 0)
+        (void) !write(w->lifeline, "f", 1);
 }
 
 /* ---- starting and ending the warden ---- */
@@ -229,20 +298,19 @@ static void keep_only(int lifeline) {
 }
 
 static _Noreturn void warden_main(int lifeline, const char *token, struct cgroup cgroup,
-                                  const struct warden_roster *roster) {
+                                  struct warden_roster *roster) {
     (void) setsid();
     (void) prctl(PR_SET_NAME, "crun-warden");
     (void) chdir("/");
     keep_only(lifeline);
-    char byte;
-    while (read(LIFELINE_FD, &byte, 1) < 0 && errno == EINTR) continue;
+    watch(token, roster);
     cgroup_reopen(&cgroup); /* the cgroup may have been replaced since the fork */
     end_everything(token, &cgroup, roster);
     _exit(0);
 }
 
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
-                 const struct warden_roster *roster) {
+                 struct warden_roster *roster) {
     int ends[2];
     *w = (struct warden){.pidfd = -1, .lifeline = -1};
     if (pipe2(ends, O_CLOEXEC) < 0) return -errno;

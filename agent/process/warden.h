@@ -5,15 +5,23 @@
 
 #include "agent/process/cgroup.h"
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #define WARDEN_TOKEN_MAX   40   /* size in bytes of a buffer for a nursery's token with its NUL */
 #define WARDEN_SESSION_MAX 4096 /* the most workers that the roster can hold */
 
-/* The pids of the living workers. The roster is in memory that this process shares with the warden,
- * so adding a worker costs no system call and does not wake the warden. session[i] is the pid of a
- * worker, which is also the number of its Unix session; or 0 if the entry is free. */
+/* What the warden has to know. The roster is in memory that this process shares with the warden, so
+ * adding a worker costs no system call and does not wake the warden. */
 struct warden_roster {
+    /* Time in ms of the monotonic clock at which the warden ends the workers if this process has
+     * not set a later time before; CR_FOREVER if there is no such time. This process sets it;
+     * warden_set_fence(). */
+    int64_t fence_ms;
+    /* true once the warden has ended workers at the fence; this process sets it to false again */
+    bool fenced;
+    /* [i]: the pid of a living worker, which is also the number of its Unix session; or 0 if the
+     * entry is free */
     pid_t session[WARDEN_SESSION_MAX];
 };
 
@@ -25,10 +33,15 @@ struct warden {
     int lifeline;
 };
 
+/* Sets roster->fence_ms. The warden sleeps until the fence that it knows, and then reads the new
+ * one; so a call that sets a later fence wakes nobody. If the old fence has passed or there was
+ * none, this function wakes the warden. */
+void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fence_ms);
+
 /* Forks a warden for the nursery that has this token, cgroup and roster, and stores the warden in
  * *w. Returns 0 or a negative errno. */
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
-                 const struct warden_roster *roster);
+                 struct warden_roster *roster);
 
 /* Call this when the nursery has no processes left, and call warden_wait() after it. Kills the
  * warden. */

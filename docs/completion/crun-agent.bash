@@ -5,11 +5,12 @@ _crun_agent() {
     [[ $cur == '=' ]] && cur=
     [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "serve status notify dump --help --version" -- "$cur"))
+        COMPREPLY=($(compgen -W "serve status notify dump why --help --version" -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]}:${prev//_/-} in
         serve:--listen) COMPREPLY=($(compgen -W "[::]:29400 0.0.0.0:29400 127.0.0.1:0" -- "$cur")); return ;;
+        serve:--port-range) COMPREPLY=($(compgen -W "29500-29600" -- "$cur")); return ;;
         notify:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--kind) COMPREPLY=($(compgen -W "leave preemption maintenance" -- "$cur")); return ;;
@@ -17,12 +18,15 @@ _crun_agent() {
         notify:--why) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         dump:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         dump:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        why:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        why:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case ${COMP_WORDS[1]} in
-        serve) options="--listen" ;;
+        serve) options="--listen --port-range" ;;
         status) options="--json" ;;
         notify) options="--job --node --kind --in --why" ;;
         dump) options="--job --node" ;;
+        why) options="--job --node --json" ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))

@@ -200,7 +200,9 @@ static int open_secret(const struct hosts_plan *plan) {
     if (plan->secret_len == 0) return -1;
     int fd = memfd_create("crun-secret", MFD_CLOEXEC);
     if (fd < 0) return -1;
-    if (write(fd, plan->secret, plan->secret_len) != (ssize_t) plan->secret_len) {
+    /* a launcher refuses a token file that others could read */
+    if (fchmod(fd, S_IRUSR | S_IWUSR) < 0 ||
+        write(fd, plan->secret, plan->secret_len) != (ssize_t) plan->secret_len) {
         cr_close_fd(&fd);
     }
     return fd;

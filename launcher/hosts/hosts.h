@@ -23,7 +23,7 @@
 
 #define HOSTS_MAX        16384 /* most hosts of a job */
 #define HOSTS_FAN_OUT    32    /* most hosts that one process starts, by default */
-#define HOSTS_SECRET_MAX 256   /* most bytes of a job's secret */
+#define HOSTS_SECRET_MAX ((size_t) 64 << 10) /* most bytes of the text of a token file */
 
 struct hosts_entry {
     char name[CR_HOST_MAX]; /* as the user wrote it, without the slots: "host", "user@host" */
@@ -67,8 +67,8 @@ struct hosts_job {
                                   * without rsh */
     int64_t last_call_ms;        /* once min_nodes hosts have answered: how long the other hosts are
                                   * waited for, at most */
-    const void *secret;          /* secret of the job, which reaches the launchers on the stdin of
-                                  * ssh; NULL if there is none */
+    const void *secret;          /* text of the token file (--rdzv-token-file), which reaches the
+                                  * launchers on the stdin of ssh; NULL if the job has no secret */
     size_t secret_len;           /* bytes of `secret`, at most HOSTS_SECRET_MAX */
 };
 

@@ -300,6 +300,20 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
     return asked;
 }
 
+uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t id,
+                             const char *why) {
+    struct rdzv_message m = {.type = RDZV_ASK_INSPECT};
+    uint32_t asked = 0;
+    m.ask_inspect = (struct rdzv_ask_inspect){.id = id, .why = why};
+    for (uint32_t i = 0; c->phase != COORDINATOR_ENDED && i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (s->peer == NULL || (host[0] != '\0' && strcmp(host, s->host) != 0)) continue;
+        seat_send(c, s, &m);
+        asked++;
+    }
+    return asked;
+}
+
 void coordinator_follows_another(struct coordinator *c) { c->follows_another = true; }
 
 void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form) {

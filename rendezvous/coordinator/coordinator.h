@@ -118,6 +118,11 @@ int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER if ther
  * Returns how many nodes the order is for; a node without a connection does not get it. */
 uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
 
+/* Sends ASK_INSPECT to the nodes on `host`; if it is "", to all nodes. Returns how many nodes will
+ * answer: those that are connected. */
+uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t id,
+                             const char *why);
+
 /* Call this right after coordinator_new() if another elected coordinator has led the job before.
  * Its round may still run, so the first round of this coordinator is delayed (forming.c). */
 void coordinator_follows_another(struct coordinator *c);

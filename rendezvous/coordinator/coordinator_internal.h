@@ -202,9 +202,9 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
  * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
-/* Like coordinator_vacate(), but for a node that gets another seat at once. Does not call
- * coordinator_reconcile(), because no round may form without the node, and does not discard the job
- * if the node had the last seat. */
+/* Takes the seat away from a node that gets another seat at once. Differs from coordinator_vacate()
+ * in two points: no round is formed, because it would form without the node, and the job is not
+ * discarded if no other seat is taken. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why);
 
@@ -248,8 +248,8 @@ void seat_send(struct coordinator *c, const struct coordinator_seat *s,
 int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Call this if the node of `s` has sent something while a second node waits for its node rank
- * (s->next is not NULL). Since the node of `s` is not gone, the second node is refused. */
+/* Call this if a second node waits for the node rank of seat `s` (s->next is not NULL), and the
+ * node that has the seat has sent something. That node is alive, so the second node is refused. */
 void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s);
 /* Checks whether a node that joins may have a seat. If so, returns 0, and sets *first to the seat
  * whose node rank the node waits for, or to NULL if the node need not wait. If not, sends the node
@@ -323,7 +323,7 @@ void incarnation_end_if_empty(struct coordinator *c);
 
 /* ---- forming.c ---- */
 
-/* Sends ROUND to the node, with its ranks in the last round. */
+/* Sends ROUND to the node of seat `s`: the current round, and the node's ranks in it. */
 void coordinator_send_round(struct coordinator *c, const struct coordinator_seat *s);
 /* Makes c->departed long enough for the group ranks 0 to n - 1. Returns 0 or -ENOMEM. */
 int coordinator_reserve_departed(struct coordinator *c, uint32_t n);

@@ -15,6 +15,17 @@
 
 int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_now(host->loop); }
 
+/* ---- the log ---- */
+
+/* Most lines in 10 s of the level info: a large job logs one for each node that joins. */
+#define INFOS_MAX 1000
+
+void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text) {
+    struct cr_log_limit *limit = level == CR_LOG_INFO ? &host->infos : &host->warnings;
+    if (level == CR_LOG_DEBUG) cr_debug("%s", text);
+    else cr_log_limited(limit, level, "%s", text);
+}
+
 /* ---- host_end_event(): every event ends with it ---- */
 
 /* Makes this host stand by: closes the connections of all nodes, so that they look for another
@@ -95,6 +106,8 @@ static void host_free(struct coordinator_host *host) {
     close_stores(host);
     host_free_jobs(host);
     host_free_handoffs(host);
+    cr_log_limit_end(&host->warnings);
+    cr_log_limit_end(&host->infos);
     uv_mutex_destroy(&host->lock);
     free(host->store_host);
     free(host);
@@ -112,10 +125,14 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     struct coordinator_host *host = calloc(1, sizeof(*host));
     if (host == NULL) return NULL;
     host->loop = loop;
+    host->warnings.about = host->infos.about = "jobs and nodes";
+    host->infos.max = INFOS_MAX;
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
+    host->ring = o->ring;
+    host->refusal_logged_ms = INT64_MIN / 2;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
     host->terms.in_launcher = o->in_launcher;
@@ -139,7 +156,8 @@ static bool wants_nodes(const struct coordinator_host_options *o) {
  * and would close its connection. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
-    int rc = store_server_start(NULL, &host->store, err);
+    const struct store_server_options options = {.ports = o->ports};
+    int rc = store_server_start(&options, &host->store, err);
     if (rc == 0 && wants_nodes(o)) rc = host_accept_handoffs(host, err);
     if (rc == 0 && o->listen_host != NULL) {
         rc = store_server_open(host->store, o->listen_host, o->listen_port, &host->door,
@@ -164,6 +182,8 @@ int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options
     (void) uv_timer_init(loop, &host->timer);
     host->timer.data = host;
     host->open_handles++;
+    host->says_open = options->says_open && wants_nodes(options);
+    if (host->terms.leads) host_say_if_open(host);
     *out = host;
     return 0;
 }
@@ -178,6 +198,7 @@ void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch, bool i
     if (!is_first) host->follows_another = true;
     host->terms.leads = true;
     host->terms.epoch = epoch;
+    host_say_if_open(host);
     draw_id(host);
 }
 

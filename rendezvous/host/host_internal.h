@@ -1,7 +1,8 @@
 /* What the files of rendezvous/host share. host.c opens and closes the host, and has
  * host_end_event(), with which every event ends. jobs.c has the coordinators and their stores,
  * peers.c the connections of nodes and operators, operators.c the answers to operators, and
- * handoff.c the connections that come from the store's thread.
+ * handoff.c the connections that come from the store's thread, and trust.c decides what nodes and
+ * operators may do that have, or have not, authenticated.
  *
  * A coordinator's action never frees a peer, because its caller, the coordinator, may still use the
  * peer. The actions only queue bytes and put the peer into host->unsent. host_end_event() sends the
@@ -9,9 +10,11 @@
 #ifndef RENDEZVOUS_HOST_INTERNAL_H
 #define RENDEZVOUS_HOST_INTERNAL_H
 
+#include "base/log_limit.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/protocol/protocol.h"
+#include "rendezvous/secure/secure.h"
 #include "store/store.h"
 
 #include <sys/queue.h>
@@ -36,6 +39,10 @@ struct host_peer {
     bool is_unsent;                /* true: the peer is in host->unsent */
     struct coordinator_host *host;
     struct host_job *job;          /* the job of the node; NULL before HELLO */
+    /* used only if an operator has ordered an inspection: its id, which the nodes' answers carry,
+     * and the number of nodes that have not answered yet; id 0 = no such order */
+    uint64_t inspection;
+    uint32_t inspected_left;
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     bool local;
@@ -45,6 +52,7 @@ struct host_peer {
     void *deliver_arg;
 
     /* used only if the node or operator is in another process */
+    struct secure_channel *channel; /* between `tcp` and `session` */
     uv_tcp_t tcp;
     uv_timer_t timer;         /* runs until host_session_deadline() */
     int64_t armed_ms;         /* time to which `timer` is set; CR_FOREVER = it is stopped */
@@ -73,6 +81,12 @@ struct coordinator_host {
     char store_addr[RDZV_ADDR_MAX];
     uint16_t store_port;
     struct host_session_terms terms;
+    struct secure_ring *ring; /* see coordinator_host_options */
+    bool says_open;           /* true: other machines can reach this host; not logged yet */
+    /* log lines about connections that were refused: the time of the last one, and how many
+     * refusals have not been logged since */
+    int64_t refusal_logged_ms;
+    uint32_t refusals_suppressed;
 
     /* store of the first round; opened together with the host, so that an error is reported at
      * once; NULL = the first round has begun, or there was no such store */
@@ -80,6 +94,7 @@ struct coordinator_host {
     uint16_t spare_port, door_port;
     LIST_HEAD(host_jobs, host_job) jobs;
     LIST_HEAD(host_peers, host_peer) peers;
+    uint64_t inspections; /* number of inspections that operators have ordered */
     LIST_HEAD(host_unsent, host_peer) unsent;
 
     uv_mutex_t lock;   /* protects `handoffs` and `listens` */
@@ -90,6 +105,9 @@ struct coordinator_host {
      * close_timeout_ms are over */
     uv_timer_t timer;
     char read_buffer[65536];
+
+    /* log lines about jobs and nodes: warnings and errors; others */
+    struct cr_log_limit warnings, infos;
 
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when they
      * are over, the host begins to close */
@@ -111,6 +129,9 @@ struct coordinator_host {
 
 int64_t host_now_ms(const struct coordinator_host *host);
 void host_end_event(struct coordinator_host *host);
+/* Logs a line that a coordinator or a session has written. Nodes cause these lines, so their rate
+ * is limited, except for lines of the level debug. */
+void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text);
 
 /* ---- jobs.c ---- */
 
@@ -169,8 +190,33 @@ void host_peer_forget(struct host_peer *peer, const char *why);
 /* ---- operators.c ---- */
 
 void host_answer_status(struct host_peer *peer);
+/* Returns 1 if more answers follow by host_pass_row(); else what on_operate of the session
+ * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes
+ * have answered, closes the operator's session. */
+void host_pass_row(struct host_peer *from, const struct rdzv_message *m);
+
+/* ---- trust.c ---- */
+
+/* Creates the channel of a remote peer. Returns 0, or a negative errno if memory or random numbers
+ * are short. */
+int host_open_channel(struct host_peer *peer);
+/* Handles bytes that have come from a remote peer: passes them through its channel to its session.
+ * If the channel fails, refuses the peer. */
+void host_receive(struct host_peer *peer, const char *data, size_t len);
+/* Passes the bytes that the session of a remote peer has queued through its channel. Returns the
+ * buffer with the bytes to send, or NULL if memory is short. */
+struct cr_buffer *host_outgoing(struct host_peer *peer);
+/* Returns 0 if this peer may be a node of the job `run_id`, or give orders to that job. If this
+ * host has secrets, the peer must have authenticated for exactly this role and job. Otherwise
+ * returns -EACCES and a text in err. */
+int host_check_member(const struct host_peer *peer, const char *run_id, struct cr_error *err);
+int host_check_operator(const struct host_peer *peer, const char *run_id, struct cr_error *err);
+/* Call this when the host begins to serve nodes. If it has no secrets and other machines can reach
+ * it, logs that its jobs are open; only the first call does so. */
+void host_say_if_open(struct coordinator_host *host);
 
 /* ---- handoff.c ---- */
 

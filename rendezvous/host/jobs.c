@@ -34,8 +34,8 @@ static uint64_t job_draw(void *arg) {
 }
 
 static void job_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    cr_log(level, "%s", text);
+    const struct host_job *job = arg;
+    host_log(job->host, level, text);
 }
 
 static int job_wants_log(void *arg, enum cr_log_level level) {

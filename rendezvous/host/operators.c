@@ -32,10 +32,28 @@ static void send_job(struct host_peer *to, const struct host_job *job) {
     coordinator_visit(job->coordinator, send_node, to);
 }
 
+static void refuse(struct host_peer *peer, const char *why) {
+    struct rdzv_message m = {.type = RDZV_REFUSED};
+    m.refused = (struct rdzv_refused){.version_min = RDZV_VERSION_MIN,
+                                      .version_max = RDZV_VERSION_MAX, .why = why};
+    host_peer_send(peer, &m);
+}
+
+/* An operator whose key is that of one job sees only that job. */
+static bool may_see(const struct host_peer *peer, const struct host_job *job) {
+    return host_check_operator(peer, job->run_id, NULL) == 0;
+}
+
 void host_answer_status(struct host_peer *peer) {
     struct rdzv_message done = {.type = RDZV_STATUS_DONE};
+    struct cr_error err = {0};
+    if (host_check_operator(peer, secure_channel_run_id(peer->channel), &err) < 0) {
+        refuse(peer, err.text);
+        return;
+    }
     const struct host_job *job;
     LIST_FOREACH(job, &peer->host->jobs, entry) {
+        if (!may_see(peer, job)) continue;
         send_job(peer, job);
         done.status_done.jobs++;
     }
@@ -44,21 +62,44 @@ void host_answer_status(struct host_peer *peer) {
 
 /* ---- orders of operators ---- */
 
+/* Sends the order to inspect to the nodes. Returns how many nodes will answer. */
+static uint32_t order_inspection(struct host_peer *peer, struct host_job *job,
+                                 const struct rdzv_operate *o) {
+    peer->inspection = ++peer->host->inspections;
+    peer->inspected_left = coordinator_inspect(job->coordinator, o->host, peer->inspection, o->why);
+    return peer->inspected_left;
+}
+
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
+    bool inspects = o->kind == RDZV_OPERATE_INSPECT;
+    int rc = host_check_operator(peer, o->run_id, err);
+    if (rc < 0) return rc;
     struct host_job *job = host_find_job(peer->host, o->run_id);
     if (job == NULL) {
         return cr_fail(err, -ENOENT,
                        "there is no job '%.200s'; crun-agent status lists the jobs",
                        o->run_id);
     }
-    m.operated.nodes = coordinator_operate(job->coordinator, o);
+    m.operated.nodes = inspects ? order_inspection(peer, job, o)
+                                : coordinator_operate(job->coordinator, o);
     if (m.operated.nodes == 0) {
         return cr_fail(err, -ENOENT,
                        "the job has no such node: '%.200s'; crun-agent status lists the nodes",
                        o->host);
     }
     host_peer_send(peer, &m);
-    return 0;
+    return inspects ? 1 : 0;
+}
+
+void host_pass_row(struct host_peer *from, const struct rdzv_message *m) {
+    uint64_t id = m->type == RDZV_ROW ? m->row.id : m->inspected.id;
+    struct host_peer *to;
+    LIST_FOREACH(to, &from->host->peers, entry) {
+        if (to->inspection == id && to->session.state == HOST_SESSION_INSPECTING) break;
+    }
+    if (to == NULL) return; /* the operator has gone */
+    host_peer_send(to, m);
+    if (m->type == RDZV_INSPECTED && --to->inspected_left == 0) host_peer_hang_up(to);
 }

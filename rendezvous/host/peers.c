@@ -14,6 +14,8 @@
 
 /* most bytes that wait to be sent to one peer; if there are more, its connection is closed */
 #define UNREAD_MAX ((size_t) 1 << 20)
+/* the same for an operator who gets the rows of all nodes of a job, which come all at once */
+#define UNREAD_ROWS_MAX ((size_t) 32 << 20)
 
 static void mark_unsent(struct host_peer *peer) {
     if (peer->is_unsent) return;
@@ -36,6 +38,8 @@ void host_peer_hang_up(struct host_peer *peer) {
 
 static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
     struct host_peer *peer = arg;
+    int rc = host_check_member(peer, hello->run_id, err);
+    if (rc < 0) return rc;
     peer->job = host_get_job(peer->host, hello->run_id);
     if (peer->job == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
     peer->job->peers++;
@@ -61,6 +65,7 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct host_peer *peer = arg;
+    if (m->type == RDZV_ROW || m->type == RDZV_INSPECTED) return host_pass_row(peer, m), 0;
     return coordinator_receive(peer->job->coordinator, host_now_ms(peer->host), peer->seat, m, err);
 }
 
@@ -81,8 +86,8 @@ static int on_operate(void *arg, const struct rdzv_operate *what, struct cr_erro
 }
 
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    if (cr_log_enabled(level)) cr_log(level, "%s", text);
+    const struct host_peer *peer = arg;
+    host_log(peer->host, level, text);
 }
 
 static const struct host_session_actions session_actions = {
@@ -110,6 +115,7 @@ static void peer_free(struct host_peer *peer) {
     if (peer->job != NULL) host_drop_job(peer->job);
     LIST_REMOVE(peer, entry);
     host_session_done(&peer->session);
+    secure_channel_free(peer->channel);
     cr_buffer_done(&peer->writing);
     free(peer);
 }
@@ -187,7 +193,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     struct host_peer *peer = stream->data;
     struct coordinator_host *host = peer->host;
-    if (n > 0) host_session_receive(&peer->session, host_now_ms(host), buf->base, (size_t) n);
+    if (n > 0) host_receive(peer, buf->base, (size_t) n);
     else if (n == UV_EOF) host_peer_close(peer, RENDEZVOUS_CLOSED, "its connection was closed");
     else if (n < 0) broken(peer, (int) n);
     mark_unsent(peer);
@@ -206,9 +212,10 @@ void host_add_remote(struct coordinator_host *host, int fd, const char *data, si
     peer->open_handles = 2;
     int rc = uv_tcp_open(&peer->tcp, fd);
     if (rc < 0) (void) close(fd);
+    if (rc == 0) rc = host_open_channel(peer);
     if (rc == 0) rc = uv_read_start((uv_stream_t *) &peer->tcp, on_alloc, on_read);
     if (rc < 0) broken(peer, rc);
-    else host_session_receive(&peer->session, host_now_ms(host), data, len);
+    else host_receive(peer, data, len);
 }
 
 /* ---- remote nodes: the session's deadline ---- */
@@ -246,10 +253,9 @@ static void on_written(uv_write_t *req, int status) {
     host_end_event(host);
 }
 
-/* Passes as many of the peer's bytes to the kernel as it accepts now, and starts a uv_write() for
+/* Passes as many of the bytes in `out` to the kernel as it accepts now, and starts a uv_write() for
  * the rest. */
-static void peer_write(struct host_peer *peer) {
-    struct cr_buffer *out = &peer->session.out;
+static void peer_write(struct host_peer *peer, struct cr_buffer *out) {
     uv_stream_t *stream = (uv_stream_t *) &peer->tcp;
     uv_buf_t buf = uv_buf_init(out->data, (unsigned) out->len);
     int n = uv_try_write(stream, &buf, 1);
@@ -281,14 +287,20 @@ static void flush_remote(struct host_peer *peer) {
         host_peer_close(peer, RENDEZVOUS_CLOSED, "closed");
         return;
     }
-    if (s->out.len > UNREAD_MAX && s->state != HOST_SESSION_CLOSING) {
+    struct cr_buffer *out = host_outgoing(peer);
+    if (out == NULL) {
+        host_peer_close(peer, RENDEZVOUS_BROKEN, "out of memory");
+        return;
+    }
+    size_t most = s->state == HOST_SESSION_INSPECTING ? UNREAD_ROWS_MAX : UNREAD_MAX;
+    if (out->len > most && s->state != HOST_SESSION_CLOSING) {
         host_peer_close(peer, RENDEZVOUS_CLOSED, "it does not read what it is sent");
         return;
     }
-    if (s->out.len > 0 && !peer->write_busy) peer_write(peer);
+    if (out->len > 0 && !peer->write_busy) peer_write(peer, out);
     if (peer->closing) return;
     arm_peer_timer(peer);
-    if (s->state != HOST_SESSION_CLOSING || s->out.len > 0 || peer->shut) return;
+    if (s->state != HOST_SESSION_CLOSING || out->len > 0 || peer->shut) return;
     peer->shut = true; /* libuv shuts down the connection only after the queued writes */
     (void) uv_shutdown(&peer->shutdown, (uv_stream_t *) &peer->tcp, on_shut);
 }

@@ -309,6 +309,18 @@ void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left
     if (in_round && m->connected) m->actions->send(m->arg, &msg);
 }
 
+void member_row(struct member *m, const struct rdzv_row *row) {
+    struct rdzv_message msg = {.type = RDZV_ROW};
+    msg.row = *row;
+    if (m->connected) m->actions->send(m->arg, &msg);
+}
+
+void member_inspected(struct member *m, uint64_t id, uint32_t rows) {
+    struct rdzv_message msg = {.type = RDZV_INSPECTED};
+    msg.inspected = (struct rdzv_inspected){.id = id, .rows = rows};
+    if (m->connected) m->actions->send(m->arg, &msg);
+}
+
 void member_leave(struct member *m, int64_t now_ms, const char *why) {
     (void) now_ms;
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
@@ -454,6 +466,9 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
+    case RDZV_ASK_INSPECT:
+        m->actions->on_inspect(m->arg, msg->ask_inspect.id, msg->ask_inspect.why);
+        return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     case RDZV_GOODBYE: got_goodbye(m, now_ms, &msg->goodbye); return 0;
     default:
@@ -502,6 +517,13 @@ void member_tick(struct member *m, int64_t now_ms) {
         member_try(m, now_ms, m->keep_alive.lease_ms);
     }
 }
+
+void member_stood_still(struct member *m, int64_t now_ms, int64_t slept_ms) {
+    keep_alive_slept(&m->keep_alive, slept_ms);
+    member_tick(m, now_ms);
+}
+
+int64_t member_lease_end_ms(const struct member *m) { return keep_alive_end(&m->keep_alive); }
 
 int64_t member_gives_up_ms(const struct member *m) { return m->connecting.give_up_ms; }
 

@@ -60,6 +60,9 @@ struct member_actions {
     void (*on_change_at)(void *arg, const struct rdzv_change_at *at);
     void (*on_notice)(void *arg, const struct rdzv_ask_notice *notice);
     void (*on_dump)(void *arg, const char *why);
+    /* An operator requests an inspection of this node's workers. The agent answers with
+     * member_row() and member_inspected(). */
+    void (*on_inspect)(void *arg, uint64_t id, const char *why);
 };
 
 /* Creates a member. The texts in `settings` are copied; `actions` must live as long as the member.
@@ -78,6 +81,10 @@ void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t n
 void member_change_ready(struct member *m, uint64_t id);
 void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left_ms,
                    const char *why);
+/* Answer on_inspect. `id` is that of on_inspect. The first function sends what is known about some
+ * workers; the second one follows the last of them. Both send nothing without a connection. */
+void member_row(struct member *m, const struct rdzv_row *row);
+void member_inspected(struct member *m, uint64_t id, uint32_t rows);
 /* Call this when the node leaves. The member sends LEAVE. It keeps the connection and the lease
  * while the agent stops the workers; the caller closes the connection when the workers are gone.
  * After this call, on_stop is the only on_… action that is still called: it shortens the time to
@@ -106,6 +113,13 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
                    struct cr_error *err);
 void member_tick(struct member *m, int64_t now_ms); /* does nothing before member_deadline() */
 int64_t member_deadline(const struct member *m);    /* CR_FOREVER if there is none */
+/* Returns the time at which somebody else has to end the workers if the member cannot, because its
+ * process stands still (keep_alive_end()). CR_FOREVER if no lease runs. */
+int64_t member_lease_end_ms(const struct member *m);
+/* Call this when this process or its machine stood still. slept_ms is the part of that time, in ms,
+ * that the clock has not counted, because the machine was suspended. Acts on the limits that have
+ * passed. */
+void member_stood_still(struct member *m, int64_t now_ms, int64_t slept_ms);
 /* Returns the time at which the present series of tries to connect ends; CR_FOREVER if there is no
  * series. */
 int64_t member_gives_up_ms(const struct member *m);

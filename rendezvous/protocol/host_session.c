@@ -30,6 +30,7 @@ static int64_t limit_of(const struct host_session *s, enum host_session_state ne
     case HOST_SESSION_MAGIC: return now_ms + SESSION_GREETING_MS;
     case HOST_SESSION_HELLO:
     case HOST_SESSION_JOIN: return s->limit_ms;
+    case HOST_SESSION_INSPECTING: return now_ms + SESSION_INSPECT_MS;
     case HOST_SESSION_ENDING: return now_ms + s->terms->close_timeout_ms;
     case HOST_SESSION_CLOSING: return now_ms + SESSION_LINGER_MS;
     case HOST_SESSION_SEATED:
@@ -83,6 +84,7 @@ void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv
         return;
     }
     if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
+    if (m->type == RDZV_ASK_INSPECT && s->version < RDZV_VERSION_INSPECT) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message. Members can handle a lost connection, but not a lost
          * message, so the connection is closed. When the session is CLOSED, on_lost is called. */
@@ -186,8 +188,10 @@ static void got_status(struct host_session *s, int64_t now_ms, const struct rdzv
 static void got_operate(struct host_session *s, int64_t now_ms, const struct rdzv_operate *o) {
     struct cr_error err = {0};
     if (!choose_version(s, now_ms, "operator", o->version_min, o->version_max)) return;
-    if (s->actions->on_operate(s->arg, o, &err) < 0) refuse(s, now_ms, 0, err.text);
-    else host_session_hang_up(s, now_ms);
+    int rc = s->actions->on_operate(s->arg, o, &err);
+    if (rc < 0) refuse(s, now_ms, 0, err.text);
+    else if (rc == 0) host_session_hang_up(s, now_ms);
+    else if (takes_input(s)) enter(s, now_ms, HOST_SESSION_INSPECTING, "an order to inspect");
 }
 
 /* Handles JOIN. The session is SEATED before on_join is called, because on_join may send END, and
@@ -247,6 +251,9 @@ static int got_message(void *arg, const struct rdzv_message *m, struct cr_error 
         break;
     case HOST_SESSION_SEATED:
     case HOST_SESSION_ENDING: got_seated(s, a->now_ms, m); break;
+    case HOST_SESSION_INSPECTING:
+        refuse_out_of_order(s, a->now_ms, (unsigned) m->type, "the answer to OPERATE");
+        break;
     case HOST_SESSION_NEW:
     case HOST_SESSION_MAGIC:
     case HOST_SESSION_CLOSING:
@@ -293,6 +300,10 @@ void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_l
 
 void host_session_tick(struct host_session *s, int64_t now_ms) {
     if (now_ms < s->limit_ms) return;
+    if (s->state == HOST_SESSION_INSPECTING) { /* the operator uses the rows that have come */
+        host_session_hang_up(s, now_ms);
+        return;
+    }
     host_session_lost(s, now_ms, RENDEZVOUS_CLOSED, "it did not answer in time");
 }
 

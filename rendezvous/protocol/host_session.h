@@ -6,6 +6,7 @@
  *     │            │            │           │ hung up, refused      │
  *     └────────────┴────────────┴───────────┴──────► CLOSING ◄──────┘
  *          not ours, refused, STATUS or OPERATE answered │
+ *          (an order to inspect first leads to INSPECTING)│
  *                                                        ▼
  *               any state ── transport closed, time up ──► CLOSED
  *
@@ -38,6 +39,8 @@
 #define SESSION_GREETING_MS INT64_C(10000)
 /* time limit in ms for the other end to close its connection after the last message of this end */
 #define SESSION_LINGER_MS   INT64_C(2000)
+/* time limit in ms for all nodes to answer an order to inspect their workers */
+#define SESSION_INSPECT_MS  INT64_C(8000)
 
 /* clang-format off */
 /* S(NAME) — each state, its meaning and its time limit. A session with a node in the
@@ -46,6 +49,7 @@
     S(NEW)      /* host_session_open() was not called yet. No time limit */ \
     S(MAGIC)    /* waits for the magic number. Limit: SESSION_GREETING_MS since opening */ \
     S(HELLO)    /* waits for HELLO, STATUS or OPERATE. Limit: SESSION_GREETING_MS since opening */ \
+    S(INSPECTING) /* rows go to an operator. Limit: SESSION_INSPECT_MS */ \
     S(JOIN)     /* waits for JOIN or RESUME. Limit: SESSION_GREETING_MS since opening */ \
     S(SEATED)   /* the node has a seat. No time limit here: the coordinator checks its lease */ \
     S(ENDING)   /* END was sent; the node closes the connection. Limit: terms->close_timeout_ms */ \
@@ -97,8 +101,9 @@ struct host_session_actions {
      * RESUME, so that the node can resume. */
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
     /* An operator has sent STATUS (on_status) or OPERATE (on_operate). The action answers by
-     * host_session_send() before it returns; after that the session closes. on_operate returns 0,
-     * or a negative errno and a text in err. */
+     * host_session_send() before it returns; after that the session closes. on_operate returns 0;
+     * 1 if more answers follow, in which case the session stays open until host_session_hang_up()
+     * or its time limit; or a negative errno and a text in err. */
     void (*on_status)(void *arg);
     int (*on_operate)(void *arg, const struct rdzv_operate *what, struct cr_error *err);
     /* Logs one line; called for each change of state. */

@@ -34,10 +34,15 @@
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
 #define RDZV_VERSION_MIN 2 /* smallest protocol version that this build supports */
-#define RDZV_VERSION_MAX 3 /* largest protocol version that this build supports */
+#define RDZV_VERSION_MAX 4 /* largest protocol version that this build supports */
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
+#define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
+
+/* OPERATE.kind of an order to inspect workers. Only a host of RDZV_VERSION_INSPECT knows it; an
+ * older host would take it for the kind of a change, so OPERATE then has this version_min. */
+#define RDZV_OPERATE_INSPECT ((uint32_t) 100)
 
 #define RDZV_FRAME_MAX ((size_t) 8192) /* most bytes of a frame, length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
@@ -106,11 +111,23 @@
 #define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
+/* What an inspection has found out about workers that are at the same place (inspect/inspect.h).
+ * Answers ASK_INSPECT; the host passes it on to the operator. Since version 4. */
+#define RDZV_ROW_FIELDS(F, V) \
+    F(u64, id)                  /* the id of ASK_INSPECT */ \
+    F(text, ranks)              /* the ranks, such as "0-4,6" */ \
+    F(u64, pid)                 /* process of the first of these ranks */ \
+    F(text, host) F(text, state) F(text, program) F(text, kernel) F(text, operation) \
+    F(text, python) F(text, native) F(text, note)
+/* Follows the last ROW of a node. Since version 4. */
+#define RDZV_INSPECTED_FIELDS(F, V) F(u64, id) F(u32, rows)
+
 /* ---- messages of an operator, sent in place of HELLO ---- */
 #define RDZV_OPERATE_FIELDS(F, V) /* an order to nodes; OPERATED or REFUSED answers it */ \
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
     F(text, host)               /* host of the nodes that get the order; "" = all nodes */ \
-    F(u32, kind)                /* kind of change, for ASK_NOTICE; 0 = the order is ASK_DUMP */ \
+    F(u32, kind)                /* kind of change, for ASK_NOTICE; 0 = the order is ASK_DUMP; \
+                                 * RDZV_OPERATE_INSPECT = the order is ASK_INSPECT */ \
     F(i64, left_ms) F(text, why)
 /* Requests the state of all jobs. The answer is one STATUS_JOB for each job, with one STATUS_NODE
  * for each of its nodes after it; STATUS_DONE is the last message. */
@@ -161,6 +178,9 @@
 #define RDZV_ASK_NOTICE_FIELDS(F, V) F(u32, kind) F(i64, left_ms) F(text, why)
 /* Requests that the node's workers write their flight records. */
 #define RDZV_ASK_DUMP_FIELDS(F, V)   F(text, why)
+/* Requests an inspection of the node's workers: the node answers with one ROW for each place where
+ * workers are, and INSPECTED. Since version 4. */
+#define RDZV_ASK_INSPECT_FIELDS(F, V) F(u64, id) F(text, why)
 #define RDZV_REFUSED_FIELDS(F, V) /* last frame of a connection; this message never changes */ \
     F(u32, version_min) F(u32, version_max) \
     F(u64, epoch)               /* least epoch of a coordinator to try next; 0 = give up */ \
@@ -195,6 +215,8 @@
     M(NOTICE,    notice,    10) \
     M(OPERATE,   operate,   11) \
     M(RESUME,    resume,    12) \
+    M(ROW,       row,       13) \
+    M(INSPECTED, inspected, 14) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \
@@ -211,7 +233,8 @@
     M(ASK_DUMP,   ask_dump,   78) \
     M(OPERATED,   operated,   79) \
     M(GOODBYE,    goodbye,    80) \
-    M(WAITING,    waiting,    81)
+    M(WAITING,    waiting,    81) \
+    M(ASK_INSPECT, ask_inspect, 82)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */

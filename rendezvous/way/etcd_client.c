@@ -149,8 +149,8 @@ static void do_cancel(void *arg, enum etcd_call kind) {
     s->call = NULL;
 }
 
-/* Starts a call. If memory is short, none is started; the election's time limit for the call
- * handles that like a member that does not answer. */
+/* Starts a call. If there is no memory for it, nothing is sent. The election need not be told: its
+ * time limit for the call passes, as it does if an etcd server does not answer. */
 static void do_start(void *arg, enum etcd_call kind) {
     struct etcd_client *c = arg;
     struct slot *s = &c->slots[kind];

@@ -94,6 +94,8 @@ void remote_way_send(struct way *w, const void *data, size_t len) {
 void remote_way_flush(struct way *w) { dial_flush(((struct remote_way *) w)->dial); }
 void remote_way_hang_up(struct way *w) { dial_shut(((struct remote_way *) w)->dial); }
 
+void way_remote_secure(struct way *w) { dial_secure(((struct remote_way *) w)->dial, w->ring); }
+
 const char *way_remote_coordinator_addr(const struct way *w) {
     return ((const struct remote_way *) w)->coordinator_addr;
 }

@@ -9,6 +9,27 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* ---- the job's secrets ---- */
+
+/* Returns whether only processes of this machine can reach what a hosting node opens. */
+static bool listens_locally(const struct backend_plan *plan) {
+    return backend_is_loopback(plan->listen_port != 0 ? plan->listen_host : plan->store_host);
+}
+
+/* Reads the job's token file, if there is one and another process could connect. Stores the ring in
+ * *out; NULL = the job has no secrets. */
+static int open_ring(const struct rendezvous_options *o, const struct backend_plan *plan,
+                     struct secure_ring **out, struct cr_error *err) {
+    const char *path = secure_token_path(o->token_file);
+    if (o->auth == RENDEZVOUS_AUTH_OFF) return 0;
+    if (path == NULL && o->auth == RENDEZVOUS_AUTH_REQUIRED) {
+        return cr_fail(err, -EINVAL,
+                       "cannot start: --rdzv-conf has auth=required, but there is no secret; give "
+                       "--rdzv-token-file FILE, or set CRUN_RDZV_TOKEN_FILE");
+    }
+    return path == NULL || plan->alone ? 0 : secure_ring_open(path, out, err);
+}
+
 /* ---- opening ---- */
 
 int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t close_timeout_ms,
@@ -17,7 +38,9 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
         .store_host = plan->store_host, .store_port = plan->store_port,
         .store_addr = plan->store_addr, .alone = plan->alone, .in_launcher = true,
         .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
-        .listen_port = plan->listen_port, .close_timeout_ms = close_timeout_ms};
+        .listen_port = plan->listen_port, .ports = plan->ports,
+        .close_timeout_ms = close_timeout_ms,
+        .ring = plan->ring, .says_open = plan->says_open && !listens_locally(plan)};
     return coordinator_host_open(loop, &h, out, err);
 }
 
@@ -26,13 +49,16 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
 static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
-    struct coordinator_host_options h = {.store_host = "",
+    struct coordinator_host_options h = {.store_host = plan->store_host,
                                          .store_addr = plan->own_addr,
-                                         .listen_host = "",
+                                         .listen_host = plan->listen_host,
+                                         .ports = plan->ports,
                                          .jobs_come_later = true,
                                          .elected = true,
                                          .held_ms = plan->etcd_lease_ms,
-                                         .close_timeout_ms = o->close_timeout_ms};
+                                         .close_timeout_ms = o->close_timeout_ms,
+                                         .ring = plan->ring,
+                                         .says_open = plan->says_open};
     int rc = coordinator_host_open(loop, &h, &host, err);
     if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
     rc = way_elected_new(loop, o, plan, host, out, err);
@@ -78,9 +104,8 @@ static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
     return 0;
 }
 
-int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
-             const struct backend_plan *plan, const struct way_events *events, void *arg,
-             struct way **out, struct cr_error *err) {
+static int open_kind(uv_loop_t *loop, const struct rendezvous_options *options,
+                     const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct way *w = NULL;
     int rc = 0;
     if (plan->hosting == BACKEND_ELECTS) rc = open_elected(loop, options, plan, &w, err);
@@ -90,9 +115,26 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
                            plan->unresolved && options->is_host < 0 ? plan : NULL);
     if (rc < 0) return rc;
     if (w == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
-    w->events = events;
-    w->arg = arg;
+    w->ring = plan->ring;
+    if (!way_is_local(w) && w->ring != NULL) way_remote_secure(w);
     *out = w;
+    return 0;
+}
+
+int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
+             const struct backend_plan *plan, const struct way_events *events, void *arg,
+             struct way **out, struct cr_error *err) {
+    struct backend_plan secured = *plan;
+    secured.ring = NULL;
+    secured.says_open = options->auth != RENDEZVOUS_AUTH_OFF;
+    int rc = open_ring(options, plan, &secured.ring, err);
+    if (rc == 0) rc = open_kind(loop, options, &secured, out, err);
+    if (rc < 0) {
+        secure_ring_close(secured.ring);
+        return rc;
+    }
+    (*out)->events = events;
+    (*out)->arg = arg;
     return 0;
 }
 
@@ -131,6 +173,7 @@ static void on_host_closed(void *arg) {
     struct way *w = arg;
     void (*on_close)(void *) = w->on_close;
     void *user = w->on_close_arg;
+    secure_ring_close(w->ring);
     free(w);
     on_close(user);
 }

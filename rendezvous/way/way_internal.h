@@ -5,6 +5,7 @@
 #define RENDEZVOUS_WAY_INTERNAL_H
 
 #include "rendezvous/host/host.h"
+#include "rendezvous/secure/secure.h"
 #include "rendezvous/way/way.h"
 
 struct way_kind {
@@ -23,6 +24,7 @@ struct way {
     const struct way_events *events;
     void *arg;
     struct coordinator_host *host; /* what this node hosts; NULL = nothing */
+    struct secure_ring *ring;      /* the secrets of the job; NULL = none */
     bool closing;
     const char *why;               /* reason for other nodes; set by way_close() */
     void (*on_close)(void *arg);
@@ -43,6 +45,8 @@ int way_elected_new(uv_loop_t *loop, const struct rendezvous_options *options,
                     const struct backend_plan *plan, struct coordinator_host *host,
                     struct way **out, struct cr_error *err);
 
+/* From now on, the connections of a remote or elected way are authenticated with w->ring. */
+void way_remote_secure(struct way *w);
 const char *way_remote_coordinator_addr(const struct way *w);
 const char *way_elected_trouble(const struct way *w);
 const char *way_remote_report(struct way *w);

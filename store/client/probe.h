@@ -14,9 +14,9 @@
  * serves no other client until this client closes the connection; therefore the client waits only
  * for STORE_PROBE_MS. Second, it may be a modern server that is overloaded. The legacy handshake
  * does not tell these two apart, because a modern server may answer it, too; crun's server does.
- * Therefore CONFIRM sends CANCEL_WAIT to a server that has answered LEGACY: an old server closes
- * the connection, because it does not know CANCEL_WAIT; a modern server answers with the byte
- * 01. */
+ * Therefore CONFIRM sends CANCEL_WAIT to a server that has answered LEGACY. An old server does not
+ * know CANCEL_WAIT and closes the connection; the client then connects again, and from now on uses
+ * the legacy handshake. A modern server answers CANCEL_WAIT with the byte 01. */
 #ifndef STORE_CLIENT_PROBE_H
 #define STORE_CLIENT_PROBE_H
 

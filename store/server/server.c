@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 /* ---- calls ---- */
@@ -75,6 +76,11 @@ static void fill_options(struct store_server *server, const struct store_server_
     if (o->client_buffer_max > INT32_MAX) o->client_buffer_max = INT32_MAX;
     if (o->value_max > o->client_buffer_max) o->value_max = o->client_buffer_max;
     if (o->memory_max == 0) o->memory_max = half_of_memory();
+    /* Several programs of this machine may have been given the same range. They begin at random
+     * ports of it, so that one of them rarely finds a port that another one has just closed. */
+    unsigned first = 0;
+    (void) getrandom(&first, sizeof(first), GRND_NONBLOCK);
+    atomic_init(&server->next_port, first);
     /* + 1, because keys on the wire begin with torch's '/' */
     server->limits = (struct store_limits){.key_max = o->key_max + 1,
                                            .value_max = o->value_max,
@@ -154,6 +160,7 @@ static struct store_server *new_server(const struct store_server_options *option
     server->rx = rx;
     server->lending[0] = server->lending[1] = server->epoll_fd = -1;
     server->on_descriptor_free = store_listener_resume;
+    server->client_lines.about = "the store's clients";
     STAILQ_INIT(&server->calls);
     fill_options(server, options);
     (void) pthread_mutex_init(&server->lock, NULL);
@@ -211,6 +218,7 @@ void store_server_stop(struct store_server *server) {
         (void) pthread_join(server->thread, NULL);
     }
     (void) uv_loop_close(&server->loop);
+    cr_log_limit_end(&server->client_lines);
     free_server(server);
 }
 
@@ -234,7 +242,7 @@ int store_server_open(struct store_server *server, const char *host, uint16_t po
     space->server = server;
     space->fd = -1;
     struct opening o = {.space = space};
-    int rc = store_listen(host, port, &space->fd, bound_port, space->address, err);
+    int rc = store_listen(server, host, port, &space->fd, bound_port, space->address, err);
     if (rc == 0) {
         call(server, run_open, &o);
         rc = o.rc;

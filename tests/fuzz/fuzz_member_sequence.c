@@ -132,6 +132,11 @@ static void on_notice(void *arg, const struct rdzv_ask_notice *notice) {
     upcall(arg);
 }
 
+static void on_inspect(void *arg, uint64_t id, const char *why) {
+    (void) arg, (void) id;
+    CR_ASSERT(why != NULL);
+}
+
 static void on_dump(void *arg, const char *why) {
     (void) why;
     upcall(arg);
@@ -146,7 +151,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 static const struct member_actions actions = {
     .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
-    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump};
+    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
+    .on_inspect = on_inspect};
 
 /* ---- events: time, connections, messages ---- */
 

@@ -320,8 +320,9 @@ static void mode_split(void) {
     NCCL(ncclCommDestroy(comm));
 }
 
-/* The last rank has ended. The other ranks make a smaller communicator without it. `how` selects
- * whether they revoke and shrink the communicator, or shrink it with NCCL_SHRINK_ABORT. */
+/* The process of the highest rank has ended. The other ranks make a smaller communicator without
+ * it. `how` selects whether they revoke and shrink the communicator, or shrink it with
+ * NCCL_SHRINK_ABORT. */
 static void mode_shrink(const char *how) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
     ncclComm_t comm = connect_ranks(0, 0), smaller = NULL;

@@ -108,6 +108,24 @@ def test_the_folder_must_be_there(tmp):
     assert done.returncode == 1 and f"cannot enter the folder '{tmp}/gone'" in done.stderr, done
 
 
+def test_the_secret_of_the_job(tmp):
+    """Launchers get the secret on a descriptor: neither a command line nor a variable has it."""
+    token, rsh = tmp / "token", local_rsh(tmp)
+    token.write_text("ab" * 32 + "\n")
+    token.chmod(0o600)
+    look = ("for p in $PPID $(pgrep -P 1) $(pgrep crun); do tr '\\0' '\\n' < /proc/$p/cmdline; "
+            "tr '\\0' '\\n' < /proc/$p/environ; done | sort -u")
+    for options in (["--rdzv-token-file", token], []):
+        done = on(rsh, *options, "--rdzv-conf=auth=required", "--hosts", "127.0.0.2,127.0.0.3",
+                  "--no-python", "sh", "-c", look)
+        assert done.returncode == 0, done
+        assert "--rdzv-token-file=/proc/self/fd/" in done.stdout, done
+        assert "abababab" not in done.stdout, done
+    done = on(rsh, "--rdzv-conf=auth=off", "--hosts", "127.0.0.2,127.0.0.3", "--no-python", "sh",
+              "-c", look)
+    assert done.returncode == 0 and "--rdzv-token-file=" not in done.stdout, done
+
+
 def test_restarts(tmp):
     done = on(local_rsh(tmp), "--hosts", "127.0.0.2,127.0.0.3", "--max-restarts=1", "--no-python",
               "sh", "-c", "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 1 ] && exit 1; "

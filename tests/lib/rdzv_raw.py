@@ -37,6 +37,10 @@ MESSAGES = {
     "CHANGE_AT": (76, "u64 id, u64 step, i64 left_ms"),
     "ASK_NOTICE": (77, "u32 kind, i64 left_ms, text why"),
     "ASK_DUMP": (78, "text why"),
+    "ASK_INSPECT": (82, "u64 id, text why"),
+    "ROW": (13, "u64 id, text ranks, u64 pid, text host, text state, text program, text kernel,"
+                "text operation, text python, text native, text note"),
+    "INSPECTED": (14, "u64 id, u32 rows"),
     "OPERATED": (79, "u32 nodes"),
     "WAITING": (81, "i64 waited_ms, i64 left_ms, text what"),
     "GOODBYE": (80, "text why"),

@@ -3,7 +3,7 @@
 sim_rendezvous := $(BUILD)/tests/sim/sim_rendezvous
 $(sim_rendezvous): $(call objects,$(wildcard tests/sim/*.c)) \
                    $(call rooms,agent rendezvous store base)
-	$(call link,$(UV_LIBS) $(JANSSON_LIBS) -lm)
+	$(call link,$(SODIUM_LIBS) $(UV_LIBS) $(JANSSON_LIBS) -lm)
 
 sim: $(sim_rendezvous) ## millions of simulated schedules; SEED=, SECONDS_MAX=
 	$(Q)$< $(if $(SEED),--seed $(SEED) --verbose,\

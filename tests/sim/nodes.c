@@ -174,6 +174,10 @@ static void on_notice(void *arg, const struct rdzv_ask_notice *m) {
     node_gives_notice(arg, (enum rendezvous_change_kind) m->kind, m->left_ms);
 }
 
+static void on_inspect(void *arg, uint64_t id, const char *why) {
+    (void) arg, (void) id, (void) why;
+}
+
 static void on_dump(void *arg, const char *why) {
     struct sim_node *n = arg;
     node_dump(&n->node, node_now(n), why);
@@ -182,7 +186,8 @@ static void on_dump(void *arg, const char *why) {
 static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = do_log,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
-    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump};
+    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
+    .on_inspect = on_inspect};
 
 /* ---- struct member_session_actions: what the session requests of its node ---- */
 
@@ -292,8 +297,8 @@ void node_die(struct sim_node *n, bool silently) {
     if (own != NULL) host_die(own, silently);
 }
 
-/* Ends the launcher of a node that has requested its action `finish`. In some schedules a user
- * starts the launcher again later. */
+/* Call this after a node's policy has called its action `finish`, which ends the launcher of that
+ * node. In some schedules a user starts the launcher again later. */
 static void exit_launcher(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = own_host(n);

@@ -29,14 +29,6 @@ void world_tell(const struct world *w, const char *fmt, ...) {
     (void) printf("\n");
 }
 
-static const char *const event_names[] = {
-#define X(name, text) text,
-    EVENTS(X)
-#undef X
-};
-
-const char *event_name(enum event_type type) { return event_names[type]; }
-
 /* ---- randomness (splitmix64) ---- */
 
 uint64_t rnd64(struct world *w) {

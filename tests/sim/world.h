@@ -56,36 +56,30 @@
 
 /* ---- events ---- */
 
-/* The types of events: X(NAME, text). event_name() returns the text. */
-#define EVENTS(X)                                                                                  \
-    X(NODE_TIMER, "timer")                                                                         \
-    X(HOST_TIMER, "timer")                                                                         \
-    X(SESSION_TIMER, "session's timer")                                                            \
-    X(CONNECTED, "connected")                                                                      \
-    X(REFUSED, "connection refused")                                                               \
-    X(BYTES, "bytes")                                                                              \
-    X(CLOSED, "connection closed")                                                                 \
-    X(RESET, "connection reset")                                                                   \
-    X(EXIT, "exit of a worker is reported")                                                        \
-    X(GONE, "processes are gone")                                                                  \
-    X(GRACE_OVER, "grace is over")                                                                 \
-    X(PACKET, "packet of a worker")                                                                \
-    X(DEPOSED, "deposed")                                                                          \
-    X(RIGHT_BACK, "the host may form rounds again")                                                \
-    X(DEATH, "worker dies")                                                                        \
-    X(ACT, "worker acts")                                                                          \
-    X(SIGNAL, "the launcher gets a signal")                                                        \
-    X(NODE_UP, "node starts")                                                                      \
-    X(HOST_UP, "host starts")                                                                      \
-    X(HOST_DOWN, "host ends")                                                                      \
-    X(CUT_ENDS, "cut ends")                                                                        \
-    X(STALL_ENDS, "stall ends")                                                                    \
-    X(FAULT, "fault")
-
 enum event_type {
-#define X(name, text) EV_##name,
-    EVENTS(X)
-#undef X
+    EV_NODE_TIMER,    /* a node's timer expires */
+    EV_HOST_TIMER,    /* a hosting process's timer expires */
+    EV_SESSION_TIMER, /* the timer of a session at a host expires */
+    EV_CONNECTED,     /* a connection is made */
+    EV_REFUSED,       /* a connection is refused */
+    EV_BYTES,         /* bytes arrive */
+    EV_CLOSED,        /* a connection is closed */
+    EV_RESET,         /* a connection is reset */
+    EV_EXIT,          /* the kernel reports a worker's death to its agent */
+    EV_GONE,          /* all processes of a node's workers are gone */
+    EV_GRACE_OVER,    /* the time is over that workers get to end after SIGTERM */
+    EV_PACKET,        /* a packet of a worker arrives at its agent */
+    EV_DEPOSED,       /* a host learns that it is not the leader any more */
+    EV_RIGHT_BACK,    /* a leader may form rounds again */
+    EV_DEATH,         /* a worker dies */
+    EV_ACT,           /* a worker does its next step */
+    EV_SIGNAL,        /* a launcher gets a signal */
+    EV_NODE_UP,       /* a node starts */
+    EV_HOST_UP,       /* a host starts */
+    EV_HOST_DOWN,     /* a host ends */
+    EV_CUT_ENDS,      /* a cut of the network ends */
+    EV_STALL_ENDS,    /* a stalled process runs on */
+    EV_FAULT,         /* the schedule causes its next fault */
 };
 
 struct conn;
@@ -366,7 +360,6 @@ bool world_hold(struct world *w, struct event *e);
 /* queues the kept events for the time `now` */
 void world_release(struct world *w, struct held *held);
 void world_clear(struct world *w);
-const char *event_name(enum event_type type);
 
 /* ---- network.c ---- */
 

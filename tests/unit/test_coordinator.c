@@ -24,7 +24,7 @@ struct peer {
     struct rdzv_accepted accepted;
     uint32_t outcome;
     char why[RDZV_TEXT_MAX], differs[RDZV_TEXT_MAX];
-    int changes, sets, notices, dumps;
+    int changes, sets, notices, dumps, inspections;
     struct rdzv_change change;
     struct rdzv_change_at at;
     struct rdzv_ask_notice notice;
@@ -56,6 +56,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_CHANGE_AT) p->sets++, p->at = m->change_at;
     if (m->type == RDZV_ASK_NOTICE) p->notices++, p->notice = m->ask_notice;
     if (m->type == RDZV_ASK_DUMP) p->dumps++;
+    if (m->type == RDZV_ASK_INSPECT) p->inspections += (int) m->ask_inspect.id;
     if (m->type == RDZV_WAITING) p->waitings++, p->waiting = m->waiting, why = m->waiting.what;
     if (why != NULL) (void) snprintf(p->why, sizeof(p->why), "%s", why);
 }
@@ -1918,6 +1919,10 @@ START_TEST(an_order_reaches_the_nodes_of_its_host) {
     ck_assert_int_eq(a.dumps + b.dumps, 2);
     o.host = "c";
     ck_assert_uint_eq(coordinator_operate(c, &o), 0);
+    ck_assert_uint_eq(coordinator_inspect(c, "", 5, "hangs"), 2);
+    ck_assert_uint_eq(coordinator_inspect(c, "b", 7, "hangs"), 1);
+    ck_assert_int_eq(a.inspections, 5);
+    ck_assert_int_eq(b.inspections, 12);
 }
 END_TEST
 

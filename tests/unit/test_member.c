@@ -17,7 +17,7 @@ static int connects, hang_ups, rounds, stops, ends, beats, joins, fails, leaves,
 static int64_t last_grace, last_beat;
 static struct rdzv_join last_join;
 static char why[RDZV_TEXT_MAX], last_log[RDZV_TEXT_MAX];
-static int changes, sets, notices, dumps, answers, readies, given;
+static int changes, sets, notices, dumps, inspections, answers, readies, given;
 static struct rdzv_change_answer last_answer;
 
 static void on_connect(void *arg) { (void) arg; connects++; }
@@ -57,6 +57,11 @@ static void on_notice(void *arg, const struct rdzv_ask_notice *n) {
     notices++;
 }
 static void on_dump(void *arg, const char *text) { (void) arg; (void) text; dumps++; }
+static void on_inspect(void *arg, uint64_t id, const char *text) {
+    (void) arg;
+    (void) text;
+    inspections += (int) id;
+}
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
     (void) level;
@@ -64,12 +69,12 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 static const struct member_actions actions = {on_connect,   on_send,   on_hang_up, on_log,
                                               on_round,     on_stop,   on_end,     on_change,
-                                              on_change_at, on_notice, on_dump};
+                                              on_change_at, on_notice, on_dump, on_inspect};
 
 static void setup(int64_t wait_ms) {
     now = 1000;
     connects = hang_ups = rounds = stops = ends = beats = joins = fails = leaves = 0;
-    changes = sets = notices = dumps = answers = readies = given = 0;
+    changes = sets = notices = dumps = inspections = answers = readies = given = 0;
     struct member_settings s = {
         .where = "n0:29400", .connect_timeout_ms = 3000,
         .coordinator_wait_ms = wait_ms,
@@ -136,6 +141,19 @@ END_TEST
 /* The coordinator counts a lease from the time at which it receives a beat. The member must count
  * from the earlier time at which it sent the beat. Otherwise its workers could still run when the
  * coordinator gives their ranks to another node. */
+/* The machine was suspended for 20 s: the lease is over although the clock has not moved. */
+START_TEST(a_suspended_node_stops_its_workers_at_once) {
+    start(0);
+    ck_assert_int_lt(member_lease_end_ms(m), CR_FOREVER);
+    member_stood_still(m, now, 1);
+    ck_assert_int_eq(stops, 0);
+    member_stood_still(m, now, 20000);
+    ck_assert_int_eq(stops, 1);
+    ck_assert_int_eq(last_grace, 0);
+    ck_assert_int_eq(member_lease_end_ms(m), CR_FOREVER);
+}
+END_TEST
+
 START_TEST(the_lease_counts_from_the_beat_not_from_its_answer) {
     start(0);
     pass(5000);
@@ -384,9 +402,13 @@ START_TEST(an_order_is_passed_on_unless_the_node_leaves) {
     msg.ask_dump.why = "slow";
     hear(&msg);
     ck_assert_int_eq(dumps, 1);
+    msg = (struct rdzv_message){.type = RDZV_ASK_INSPECT};
+    msg.ask_inspect = (struct rdzv_ask_inspect){.id = 7, .why = "hangs"};
+    hear(&msg);
+    ck_assert_int_eq(inspections, 7);
     member_leave(m, now, "signal 15");
     hear(&msg);
-    ck_assert_int_eq(dumps, 1);
+    ck_assert_int_eq(inspections, 7);
 }
 END_TEST
 
@@ -450,6 +472,7 @@ int main(void) {
     tcase_set_timeout(t, 30);
     tcase_add_checked_fixture(t, NULL, teardown);
     tcase_add_test(t, it_beats_at_the_interval_and_is_fenced_before_the_lease_ends);
+    tcase_add_test(t, a_suspended_node_stops_its_workers_at_once);
     tcase_add_test(t, the_lease_counts_from_the_beat_not_from_its_answer);
     tcase_add_test(t, each_change_of_state_is_one_log_line);
     tcase_add_test(t, an_old_or_future_ack_does_not_extend_the_lease);

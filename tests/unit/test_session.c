@@ -77,7 +77,7 @@ static int on_operate(void *arg, const struct rdzv_operate *o, struct cr_error *
     (void) arg;
     (void) o;
     operates++;
-    return operate_rc < 0 ? cr_fail(err, operate_rc, "there is no such job") : 0;
+    return operate_rc < 0 ? cr_fail(err, operate_rc, "there is no such job") : operate_rc;
 }
 
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
@@ -577,6 +577,36 @@ START_TEST(an_operator_is_answered_and_the_session_closes) {
 }
 END_TEST
 
+START_TEST(an_operator_waits_for_the_rows_of_an_inspection) {
+    struct rdzv_message row = {.type = RDZV_INSPECTED};
+    ask(RDZV_OPERATE);
+    operate_rc = 1;
+    to_host();
+    ck_assert_int_eq(host.state, HOST_SESSION_INSPECTING);
+    ck_assert_int_eq(host_session_deadline(&host), now + SESSION_INSPECT_MS);
+    row.inspected.id = 3;
+    host_session_send(&host, now, &row);
+    ck_assert_uint_eq(host_sent().inspected.id, 3);
+    now += SESSION_INSPECT_MS;
+    host_session_tick(&host, now);
+    ck_assert_int_eq(host.state, HOST_SESSION_CLOSING); /* with an end-of-file, not a reset */
+}
+END_TEST
+
+START_TEST(a_node_of_the_last_version_is_not_asked_to_inspect) {
+    struct rdzv_message m = {.type = RDZV_ASK_INSPECT};
+    m.ask_inspect.why = "";
+    seat();
+    size_t before = host.out.len;
+    host.version = RDZV_VERSION_INSPECT - 1;
+    host_session_send(&host, now, &m);
+    ck_assert_uint_eq(host.out.len, before);
+    host.version = RDZV_VERSION_INSPECT;
+    host_session_send(&host, now, &m);
+    ck_assert_uint_gt(host.out.len, before);
+}
+END_TEST
+
 START_TEST(each_change_of_state_is_one_log_line) {
     seat();
     /* 4 at the coordinator's end (NEW MAGIC HELLO JOIN SEATED), 2 at the member's (CLOSED GREETING
@@ -623,6 +653,8 @@ int main(void) {
     tcase_add_test(d, what_follows_on_an_old_connection_does_not_count);
     tcase_add_test(d, before_welcome_only_a_refusal_counts);
     tcase_add_test(d, an_operator_is_answered_and_the_session_closes);
+    tcase_add_test(d, an_operator_waits_for_the_rows_of_an_inspection);
+    tcase_add_test(d, a_node_of_the_last_version_is_not_asked_to_inspect);
     tcase_add_test(d, each_change_of_state_is_one_log_line);
     suite_add_tcase(s, d);
     return run_suite(s);

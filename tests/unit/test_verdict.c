@@ -71,8 +71,9 @@ START_TEST(test_whole_seconds_do_not_beat_an_earlier_death) {
         with_file(worker(0, 2, at_2 + 700 * CR_NS_PER_MS, 1), at_2 / S, at_2 + 600 * CR_NS_PER_MS),
         worker(1, 1, at_2 + 300 * CR_NS_PER_MS, -11)};
     first_is(agree, 2, 1);
-    /* The file was written again later, so its time is useless and only the second that the record
-     * states is known. The verdict uses the end of that second. */
+    /* The modification time of rank 0's error file is long after the time stated in the file,
+     * because the file was written again. So the verdict ignores the modification time. The stated
+     * time is in whole seconds, and the verdict assumes the end of the stated second. */
     const struct verdict_worker apart[] = {
         with_file(worker(0, 2, at_2 + 4 * S, 1), at_2 / S, at_2 + 4 * S),
         worker(1, 1, at_2 + 300 * CR_NS_PER_MS, -11)};

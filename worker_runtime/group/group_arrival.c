@@ -87,8 +87,8 @@ static uint64_t hash_of(const int *ranks, size_t count) {
     return hash;
 }
 
-/* Writes a hash of the list ranks[count], this process's rank, and the list, for example
- * "8f14e45fceea167a rank 2: {0, 2, 4}". */
+/* Writes three things into `out`: a hash of the list ranks[count], this process's rank, and the
+ * list itself. Example: "8f14e45fceea167a rank 2: {0, 2, 4}". */
 static void describe_list(const struct crunrt_group *g, const int *ranks, size_t count,
                           char out[256]) {
     if (ranks == NULL) count = (size_t) g->rt->place.world_size;

@@ -1,0 +1,53 @@
+/* Decides when a node hangs: implements quiet.h. */
+#include "agent/watchdog/quiet.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAMPLES_PER_LIMIT 10    /* so a hang is seen after 1.1 times the limit at the latest */
+#define INTERVAL_MIN_MS   200
+#define INTERVAL_MAX_MS   10000
+
+int quiet_init(struct quiet *q, int64_t limit_ms, size_t workers) {
+    *q = (struct quiet){.limit_ms = limit_ms, .workers = workers, .sampled_ms = -1};
+    q->cpu_ms = calloc(workers, sizeof(*q->cpu_ms));
+    return q->cpu_ms != NULL ? 0 : -ENOMEM;
+}
+
+void quiet_done(struct quiet *q) {
+    free(q->cpu_ms);
+    *q = (struct quiet){0};
+}
+
+void quiet_begin(struct quiet *q, int64_t now_ms) {
+    q->sampled_ms = -1;
+    q->since_ms = now_ms;
+}
+
+/* Returns whether the worker has used the processor since the last sample. A smaller processor time
+ * than before means that a descendant has ended, and with it its part of the time. */
+static bool has_worked(int64_t before_ms, int64_t now_ms, int64_t interval_ms) {
+    return now_ms < before_ms || (now_ms - before_ms) * QUIET_SHARE > interval_ms;
+}
+
+bool quiet_sample(struct quiet *q, int64_t now_ms, const int64_t *cpu_ms, uint64_t output) {
+    bool is_active = q->sampled_ms < 0 || output != q->output;
+    for (size_t i = 0; !is_active && i < q->workers; i++) {
+        is_active = has_worked(q->cpu_ms[i], cpu_ms[i], now_ms - q->sampled_ms);
+    }
+    memcpy(q->cpu_ms, cpu_ms, q->workers * sizeof(*cpu_ms));
+    q->output = output;
+    q->sampled_ms = now_ms;
+    if (is_active) q->since_ms = now_ms;
+    return now_ms - q->since_ms >= q->limit_ms;
+}
+
+int64_t quiet_next_ms(const struct quiet *q) {
+    int64_t interval = q->limit_ms / SAMPLES_PER_LIMIT;
+    if (interval < INTERVAL_MIN_MS) interval = INTERVAL_MIN_MS;
+    if (interval > INTERVAL_MAX_MS) interval = INTERVAL_MAX_MS;
+    int64_t last = q->sampled_ms < 0 ? q->since_ms : q->sampled_ms;
+    int64_t end = q->since_ms + q->limit_ms;
+    return end > last && end < last + interval ? end : last + interval;
+}
