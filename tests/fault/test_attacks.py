@@ -18,7 +18,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import rdzv_raw
 import secure_raw
-from crun_test import BUILD, SCALE, clean_env, run_tests, script, skip, wait_for
+from crun_test import BUILD, CRUN, SCALE, clean_env, run_tests, script, skip, wait_for
 from free_port import free_port
 from nodes import Nodes
 
@@ -394,6 +394,21 @@ def test_workers_do_not_get_the_name_of_the_file(tmp):
     done = subprocess.run([BUILD / "bin" / "crun", show], capture_output=True, text=True,
                           env=clean_env(CRUN_RDZV_TOKEN_FILE=token, PET_RDZV_TOKEN_FILE=token))
     assert done.returncode == 0 and done.stdout == "0\n", done
+
+
+def test_the_secret_may_come_through_a_pipe(tmp):
+    command = [CRUN, "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=job",
+               f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-token-file=/dev/stdin",
+               "--no-python", "true"]
+    started = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=clean_env()) for _ in range(2)]
+    for node in started:
+        node.stdin.write(SECRET + "\n")
+        node.stdin.close()
+    for node in started:
+        text = node.stderr.read()
+        node.stderr.close()
+        assert node.wait() == 0, text
 
 
 # ---- rotation ----
