@@ -228,6 +228,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = LOGS,
      .words = "auto always never",
      .help = "print where the time went at the end: auto (if there was a restart), always, never"},
+    [OPTION_STATUS_ADDR] =
+    {.name = "status-addr", .value_name = "HOST:PORT|unix:PATH", .has_variable = true,
+     .group = LOGS,
+     .words = "127.0.0.1:0 127.0.0.1:9400",
+     .help = "serve the state of the job by HTTP: a page at /, /status.json, /metrics, /healthz, "
+             "/readyz; port 0: any free one"},
     [OPTION_USE_ENV] =
     {.name = "use-env", .group = OTHER,
      .help = "accepted for torch.distributed.launch's sake; always so"},

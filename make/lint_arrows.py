@@ -22,10 +22,11 @@ import sys
 # faces; a face is therefore a node of its own in the picture, beside the other files of its folder.
 FACES = {
     "base": "*",
-    "contract": ["channel.h", "packet.h"],
+    "contract": ["channel.h", "packet.h", "progress.h"],
     "store": ["store.h"],
     "rendezvous": ["rendezvous.h", "server.h", "types.h"],
     "inspect": ["inspect.h", "inspector.h"],
+    "status": ["snapshot.h", "status.h"],
     "agent": ["agent.h", "agent_job.h"],
     "launcher": [],
     "operator": [],
@@ -59,8 +60,10 @@ CHAMBERS = {
 
     "inspect": (None, []),
 
+    "status": (None, ["rendezvous"]),
+
     "agent": (None, ["agent/node", "agent/output", "agent/process", "agent/report",
-                     "agent/watchdog", "contract", "inspect", "rendezvous"]),
+                     "agent/watchdog", "contract", "inspect", "rendezvous", "status"]),
     "agent/node": ("node.h", ["contract", "rendezvous"]),
     "agent/process": ("nursery.h", []),
     "agent/output": ("log_relay.h", []),
@@ -69,7 +72,7 @@ CHAMBERS = {
 
     "launcher": (None, ["agent", "inspect", "launcher/scheduler", "rendezvous"]),
     "launcher/scheduler": ("scheduler.h", []),
-    "operator": (None, ["inspect", "rendezvous"]),
+    "operator": (None, ["inspect", "rendezvous", "status"]),
 
     "worker_runtime/include": (None, []),
     "worker_runtime/report": ("report.h", []),
@@ -84,7 +87,7 @@ CHAMBERS = {
                                            "worker_runtime/backends/reduce"]),
     "worker_runtime/modules": ("modules.h", []),
     "worker_runtime/host": ("store_host.h", ["store"]),
-    "worker_runtime/group": (None, ["worker_runtime/backends", "worker_runtime/modules",
+    "worker_runtime/group": (None, ["contract", "worker_runtime/backends", "worker_runtime/modules",
                                     "worker_runtime/report", "worker_runtime/runtime"]),
     "worker_runtime/runtime": ("runtime.h", ["contract", "worker_runtime/channel",
                                              "worker_runtime/host", "worker_runtime/modules",
@@ -129,7 +132,9 @@ PURE = [
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",
     "agent/watchdog/quiet.c", "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
-    "contract/packet.c", "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
+    "status/judge.c", "status/metrics.c",
+    "contract/packet.c", "contract/progress.c",
+    "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
     "launcher/scheduler_options.c", "launcher/scheduler/scheduler.c",
@@ -139,6 +144,7 @@ PURE = [
 ]
 MAY_REACH = {  # they parse JSON and do no I/O
     "inspect/row.c": {"jansson.h"},
+    "status/judge.c": {"jansson.h"}, "status/metrics.c": {"jansson.h"},
     "agent/report/error_record.c": {"jansson.h"},
     "agent/watchdog/timer_request.c": {"jansson.h"},
     "rendezvous/way/etcd_answer.c": {"jansson.h"}, "rendezvous/way/etcd_fields.c": {"jansson.h"},

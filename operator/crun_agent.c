@@ -40,11 +40,13 @@ int operator_give_order(const struct cr_command *command, const struct cr_endpoi
                         const struct rdzv_operate *order) {
     struct cr_error err = {0};
     uint32_t nodes;
-    if (rendezvous_operate(where, OPERATOR_TIMEOUT_MS, order, &nodes, &err) < 0) {
+    char behind[RENDEZVOUS_BEHIND_MAX];
+    if (rendezvous_operate(where, OPERATOR_TIMEOUT_MS, order, &nodes, behind, &err) < 0) {
         cr_complain(command->name, "%s", err.text);
         return CR_EXIT_FAILED;
     }
     (void) printf("%" PRIu32 " node%s told\n", nodes, nodes == 1 ? " was" : "s were");
+    if (behind[0] != '\0') (void) printf("%s\n", behind);
     return 0;
 }
 

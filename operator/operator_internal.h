@@ -28,7 +28,8 @@ const char *operator_token_file(const struct cr_command *command,
                                 const struct cr_command_line *line);
 
 /* Sends an order to the coordinator at `where`, and prints to how many nodes the coordinator has
- * sent that order on. Returns the exit status. */
+ * sent that order on; after an order for flight records, also which rank others wait for. Returns
+ * the exit status. */
 int operator_give_order(const struct cr_command *command, const struct cr_endpoint *where,
                         const struct rdzv_operate *order);
 

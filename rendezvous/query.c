@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -29,8 +30,9 @@ struct query {
     /* callbacks that receive the answer to STATUS; NULL if this is an order */
     const struct rendezvous_status_events *events;
     void *arg;
-    /* receives the count in the answer to OPERATE; NULL if this is a question */
+    /* receive the answer to OPERATE; NULL if this is a question */
     uint32_t *operated;
+    char *behind;
     /* if the order is an inspection: the callback for each ROW, and where the answers are counted;
      * else NULL */
     void (*on_row)(void *arg, const struct rdzv_row *row);
@@ -94,8 +96,10 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
         break;
     case RDZV_OPERATED:
         if (q->inspected != NULL) return q->inspected->asked = m->operated.nodes, 0;
-        if (q->operated != NULL) return *q->operated = m->operated.nodes, 1;
-        break;
+        if (q->operated == NULL) break;
+        *q->operated = m->operated.nodes;
+        (void) snprintf(q->behind, RENDEZVOUS_BEHIND_MAX, "%s", m->operated.behind);
+        return 1;
     case RDZV_ROW:
         if (q->inspected != NULL) return q->on_row(q->arg, &m->row), 0;
         break;
@@ -242,9 +246,10 @@ int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
 }
 
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
-                       const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err) {
+                       const struct rdzv_operate *what, uint32_t *nodes,
+                       char behind[RENDEZVOUS_BEHIND_MAX], struct cr_error *err) {
     struct query q = {.where = where, .deadline_ms = cr_deadline_ms(timeout_ms), .err = err,
-                      .operated = nodes};
+                      .operated = nodes, .behind = behind};
     struct rdzv_message m = {.type = RDZV_OPERATE};
     m.operate = *what;
     m.operate.version_min = RDZV_VERSION_MIN;

@@ -35,6 +35,11 @@ struct rendezvous_server_options {
 int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *options,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err);
 
+struct rendezvous_status_events;
+/* Calls `events`, which is described below, for each job and each node of the server. */
+void rendezvous_server_visit(const struct rendezvous_server *server,
+                             const struct rendezvous_status_events *events, void *arg);
+
 /* Says goodbye to the nodes of all jobs that have not ended, with `why` as the reason. Then frees
  * the server and calls on_close from the loop. */
 void rendezvous_server_close(struct rendezvous_server *server, const char *why,
@@ -73,12 +78,17 @@ int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
 const char *rendezvous_phase_name(uint32_t phase);
 const char *rendezvous_state_name(uint32_t state);
 
+#define RENDEZVOUS_BEHIND_MAX 1024
+
 /* Sends an order to nodes of a job: to leave with notice, or, if what->kind is 0, to write their
  * workers' flight records. The caller need not set the version fields of `what`. Stores in *nodes
- * how many nodes the order was sent to. Returns 0 or the errors of rendezvous_status(); -EPROTO
- * also means that there is no such job or node. */
+ * how many nodes the order was sent to. An order for flight records also begins an inquiry which
+ * rank others wait for: this function waits for its result, one line, and stores it in `behind`;
+ * for other orders, and from an old coordinator, it stores "". Returns 0 or the errors of
+ * rendezvous_status(); -EPROTO also means that there is no such job or node. */
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
-                       const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err);
+                       const struct rdzv_operate *what, uint32_t *nodes,
+                       char behind[RENDEZVOUS_BEHIND_MAX], struct cr_error *err);
 
 /* The answer of an inspection: how many nodes were asked, and how many of them have answered. */
 struct rendezvous_inspected {

@@ -113,6 +113,7 @@ static void host_free(struct coordinator_host *host) {
     cr_log_limit_end(&host->infos);
     cr_log_limit_end(&host->refusals);
     uv_mutex_destroy(&host->lock);
+    free(host->own_run_id);
     free(host->store_host);
     free(host);
 }
@@ -135,6 +136,9 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->refusals.max = REFUSALS_MAX;
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
+    host->own_run_id = strdup(o->own_run_id != NULL ? o->own_run_id : "");
+    host->own_instance = o->own_instance;
+    host->allows_heirs = o->allows_heirs;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
     host->ring = o->ring;
@@ -145,7 +149,10 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
                     o->store_addr != NULL ? o->store_addr : o->store_host);
-    if (host->store_host != NULL && uv_mutex_init(&host->lock) == 0) return host;
+    if (host->store_host != NULL && host->own_run_id != NULL && uv_mutex_init(&host->lock) == 0) {
+        return host;
+    }
+    free(host->own_run_id);
     free(host->store_host);
     free(host);
     return NULL;
@@ -261,6 +268,23 @@ static void on_close_timeout(uv_timer_t *timer) {
 void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
     host_abandon_jobs(host, false, why);
     host_end_event(host);
+}
+
+void coordinator_host_retire(struct coordinator_host *host, const char *why) {
+    bool has_heirs = host_retire_own_job(host);
+    if (!has_heirs) host_abandon_jobs(host, false, why);
+    host_end_event(host);
+}
+
+void coordinator_host_moved(struct coordinator_host *host, const char *run_id, uint64_t epoch,
+                            const char *addr, uint16_t port) {
+    struct host_job *job = host_get_job(host, run_id);
+    if (job != NULL) host_supersede_job(job, epoch, addr, port);
+    host_end_event(host);
+}
+
+bool coordinator_host_has_id(const struct coordinator_host *host, uint64_t coordinator) {
+    return host->terms.coordinator == coordinator;
 }
 
 /* Begins to close the host. Its nodes have close_timeout_ms to close their connections. New

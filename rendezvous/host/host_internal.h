@@ -27,6 +27,12 @@ struct host_job {
     struct coordinator *coordinator;
     struct store_space *space;
     bool is_own;       /* true: a node of this process is in it; false in crun-agent */
+    /* epoch of the job's coordinator if it is larger than that in the terms, because a node had
+     * tried to join an heir before it came back; else 0 */
+    uint64_t epoch;
+    bool is_superseded; /* true: another host leads the job; nodes that come are sent there */
+    char leader_addr[RDZV_ADDR_MAX]; /* where that host is; "" = not known */
+    uint16_t leader_port;
     bool says_goodbye; /* true: GOODBYE was sent; a node that comes is refused */
     uint32_t peers;    /* number of connections of this job */
     int64_t forget_ms; /* time at which the job is freed; used while `peers` is 0 */
@@ -38,7 +44,8 @@ struct host_peer {
     LIST_ENTRY(host_peer) unsent_entry;
     bool is_unsent;                /* true: the peer is in host->unsent */
     struct coordinator_host *host;
-    struct host_job *job;          /* the job of the node; NULL before HELLO */
+    /* the job of the node, or of the operator that waits for an inquiry; NULL before HELLO */
+    struct host_job *job;
     /* used only if an operator has ordered an inspection: its id, which the nodes' answers carry,
      * and the number of nodes that have not answered yet; id 0 = no such order */
     uint64_t inspection;
@@ -47,6 +54,9 @@ struct host_peer {
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     bool local;
+    /* true: an operator waits here for the result of an inquiry; its order went to nodes_told */
+    bool awaits_inquiry;
+    uint32_t nodes_told;
 
     /* used only if the node is in this process (`local`) */
     void (*deliver)(void *arg, const char *data, size_t len);
@@ -112,6 +122,9 @@ struct coordinator_host {
      * are over, the host begins to close */
     bool lingers;
     bool follows_another; /* true: another host may have led the job before */
+    char *own_run_id;    /* run id of this launcher's own job; "" in crun-agent */
+    uint64_t own_instance;
+    bool allows_heirs;   /* true: if this host is lost, another node takes over its jobs */
     bool may_form;       /* true: this host has the right to form rounds */
     int64_t held_ms;     /* see coordinator_host_options */
     int64_t stand_by_ms; /* time at which the host stands by; CR_FOREVER = no round is held */
@@ -164,6 +177,16 @@ bool host_awaits_nodes(const struct coordinator_host *host);
 uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id);
 /* Says goodbye to the nodes of all jobs; if only_own, only to those of this launcher's own job. */
 void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why);
+/* If the launcher's own job has heirs, makes its coordinator form no further round, and returns
+ * true: host_abandon_jobs() can wait until the workers of this launcher are gone. */
+bool host_retire_own_job(struct coordinator_host *host);
+
+/* Call this when another host leads the job. Sends the nodes of the job away; nodes that come later
+ * are sent to that host. */
+void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
+/* Decides whether this host serves a node that has sent HELLO. */
+struct host_session_verdict host_judge(struct coordinator_host *host,
+                                       const struct rdzv_hello *hello);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
@@ -193,6 +216,8 @@ void host_answer_status(struct host_peer *peer);
  * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Answers the operators that wait for the result of the job's inquiry. */
+void host_answer_inquiry(struct host_job *job, const char *what);
 /* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes
  * have answered, closes the operator's session. */
 void host_pass_row(struct host_peer *from, const struct rdzv_message *m);
