@@ -179,6 +179,27 @@ def test_the_key_of_another_job_or_role_opens_nothing_else(tmp):
         agent.wait()
 
 
+def test_only_a_node_of_the_job_says_where_it_is_led(tmp):
+    """The owner of another job's key, and an operator, tell the host of a forming job that another
+    host leads it. Nobody is sent there: the job forms at its own host."""
+    token = token_file(tmp, "token", SECRET)
+    key = operator("key", "--job=other", token=token).stdout.strip()
+    with Nodes(tmp, "--nnodes=3", "--rdzv-token-file", token) as nodes:
+        a = nodes.start_host("a")
+        wait_for(lambda: "1 waiting" in a.text, "node a to join its own host")
+        for secret, role, job_id in ((key, "member", "other"), (SECRET, "operator", "job")):
+            channel = secure_raw.Channel(connect(nodes.endpoint), secret, role, job_id)
+            channel.send(rdzv_raw.MAGIC + rdzv_raw.encode(
+                "LEADS", version_min=2, version_max=9, run_id="job", epoch=1, addr="192.0.2.77",
+                port=7))
+            assert read_to_end(channel.socket) == b""
+        b, c = nodes.start("b"), nodes.start("c")
+        for w in nodes.round(3):
+            w.signal(Nodes.WELL)
+        assert [n.wait() for n in (a, b, c)] == [0, 0, 0]
+        assert "192.0.2.77" not in a.text + b.text + c.text
+
+
 # ---- somebody on the way ----
 
 

@@ -1,11 +1,11 @@
 /* libFuzzer target: tunnels (rendezvous/secure). The first byte of the input selects one of four:
- * the coordinator's end receives any bytes; a node's end receives any bytes; two honest ends have an
- * attacker between them; a token file has any contents.
+ * the coordinator's end receives any bytes; a node's end receives any bytes; two honest ends have
+ * an attacker between them; a token file has any contents.
  *
  * For the attacker, the rest of the input is a sequence of u8 what, u8 n. what % 8 is 0: the node
  * says n bytes; 1: the coordinator does; 2, 3: n bytes on their way to the coordinator, or to the
- * node, arrive; 4, 5: byte n of those on their way changes; 6: those on their way to the coordinator
- * are repeated; 7: they go back to the node.
+ * node, arrive; 4, 5: byte n of those on their way changes; 6: those on their way to the
+ * coordinator are repeated; 7: they go back to the node.
  *
  * What an end takes for authentic must be the beginning of what the other end has said. */
 #include "base/assert.h"
