@@ -146,7 +146,7 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->stand_by_ms = CR_FOREVER;
     host->terms.in_launcher = o->in_launcher;
     if (o->store_guard != NULL) host->guard = *o->store_guard;
-    host->is_restricted = host_guard_restricts(&host->guard, o->has_secret);
+    host->is_restricted = host_guard_restricts(&host->guard, o->has_secret || o->ring != NULL);
     draw_id(host);
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
