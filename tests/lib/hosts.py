@@ -37,6 +37,7 @@ def namespace_rsh(tmp, hosts, enter="ip netns exec $name"):
     """A script that runs the commands of each host in its network namespace."""
     cases = "\n".join(f"{h.addr}) name={h.name} ;;" for h in hosts)
     return script(tmp, "rsh", f"""#!/bin/sh
+[ "$1" = -x ] && shift # mpiexec.hydra passes it
 host=$1; shift
 case $host in
 {cases}
