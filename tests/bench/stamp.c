@@ -1,6 +1,6 @@
 /* The worker of tests/bench/hosts.py: appends the time of its first instructions, in seconds since
- * 1970, as a line to the file argv[1]. It is linked statically, so that the dynamic linker's work is
- * not measured. */
+ * 1970, as a line to the file argv[1]. It is linked statically, so that the work of the dynamic
+ * linker is not measured. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <time.h>
