@@ -72,7 +72,7 @@ static int64_t limit_of_stop(const struct coordinator *c) {
     return c->may_form ? 0 : c->lease_ms;
 }
 
-static void send_stop(struct coordinator *c, struct coordinator_seat *s) {
+void coordinator_send_stop(struct coordinator *c, struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_STOP};
     m.stop = (struct rdzv_stop){.round = c->round, .why = c->why, .limit_ms = limit_of_stop(c)};
     seat_send(c, s, &m);
@@ -105,7 +105,7 @@ void coordinator_stop_round(struct coordinator *c, int64_t now_ms) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->state != SEAT_RUNNING && s->state != SEAT_SUCCEEDED) continue;
-        send_stop(c, s);
+        coordinator_send_stop(c, s);
         seat_enter(c, s, SEAT_STOPPING, now_ms);
     }
     coordinator_start_forming(c, now_ms, c->why);
@@ -170,7 +170,7 @@ static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator
     coordinator_stop_round(c, now_ms);
     /* this node was STOPPING already, so coordinator_stop_round() has sent it no STOP, but it needs
      * the time limit in STOP */
-    if (!succession_may_decide(c)) send_stop(c, s);
+    if (!succession_may_decide(c)) coordinator_send_stop(c, s);
 }
 
 static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,

@@ -27,6 +27,8 @@ void coordinator_allow_heirs(struct coordinator *c, uint64_t own_instance) {
     c->succession.own_instance = own_instance;
 }
 
+void coordinator_is_heir(struct coordinator *c) { c->succession.is_heir = true; }
+
 bool succession_may_decide(const struct coordinator *c) {
     return c->may_form && !c->succession.lacks_majority;
 }
@@ -167,16 +169,22 @@ static void majority_is_lost(struct coordinator *c, int64_t now_ms) {
                         c->succession.now.size, c->round);
     coordinator_log(c, CR_LOG_WARN, "%s", c->why);
     c->members_changed = true;
-    if (c->phase != COORDINATOR_FORMING) coordinator_stop_round(c, now_ms);
+    if (c->phase != COORDINATOR_FORMING) {
+        coordinator_stop_round(c, now_ms);
+        return;
+    }
+    /* the round was stopped before, without this time limit */
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        if (c->seats[i]->state == SEAT_STOPPING) coordinator_send_stop(c, c->seats[i]);
+    }
 }
 
 void coordinator_send_away(struct coordinator *c) {
-    c->stands_by = true;
-    /* without a node of the earlier round, this coordinator is like a new one */
-    if (!c->has_formed && !c->succession.now.is_won) electorate_end(&c->succession.now);
+    bool has_won = c->has_formed || c->succession.now.is_won;
     if (c->seat_count == 0) return;
     coordinator_log(c, CR_LOG_WARN, "closes the connections of its nodes, which may find a "
                     "coordinator that reaches more than half of the nodes");
+    c->stands_by = has_won;
     charge_close(c);
     c->charge.killed_until_ms = COORDINATOR_NEVER;
     while (c->seat_count > 0) {
@@ -184,6 +192,8 @@ void coordinator_send_away(struct coordinator *c) {
         if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
         seat_remove(c, s);
     }
+    /* What it knows of an earlier coordinator's round came from nodes that are gone now. */
+    if (!has_won) incarnation_discard(c);
 }
 
 void succession_check(struct coordinator *c, int64_t now_ms) {
@@ -192,6 +202,7 @@ void succession_check(struct coordinator *c, int64_t now_ms) {
     if (is_over || (!u->lacks_majority && now_ms < u->check_ms)) return;
     bool may = electorate_may_decide(&u->now, now_ms);
     if (!electorate_may_decide(&u->before, now_ms)) may = false;
+    if (u->is_heir && !c->has_formed && u->now.rounds_seen == 0) may = false;
     u->check_ms = CR_FOREVER;
     if (may && u->now.rounds_seen != 0) u->check_ms = electorate_until(&u->now, now_ms);
     if (may && u->before.rounds_seen != 0) {
@@ -203,11 +214,15 @@ void succession_check(struct coordinator *c, int64_t now_ms) {
     if (may) u->lacks_since_ms = COORDINATOR_NEVER;
     else if (u->lacks_since_ms == COORDINATOR_NEVER || !was_lacking) u->lacks_since_ms = now_ms;
     if (!may && !was_lacking && c->has_formed) majority_is_lost(c, now_ms);
-    if (!may && now_ms >= u->lacks_since_ms + 2 * c->lease_ms) {
-        u->lacks_since_ms = now_ms;
-        coordinator_send_away(c);
-    }
     coordinator_wake_by(c, succession_deadline(c));
+}
+
+void succession_tick(struct coordinator *c, int64_t now_ms) {
+    struct coordinator_succession *u = &c->succession;
+    bool is_over = c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY;
+    if (is_over || !u->lacks_majority || now_ms < u->lacks_since_ms + 2 * c->lease_ms) return;
+    u->lacks_since_ms = now_ms;
+    coordinator_send_away(c);
 }
 
 int64_t succession_deadline(const struct coordinator *c) {
@@ -248,7 +263,7 @@ void succession_forget(struct coordinator *c) {
     struct coordinator_succession *u = &c->succession;
     electorate_end(&u->now);
     electorate_end(&u->before);
-    *u = (struct coordinator_succession){.allows_heirs = u->allows_heirs,
+    *u = (struct coordinator_succession){.allows_heirs = u->allows_heirs, .is_heir = u->is_heir,
                                          .own_instance = u->own_instance,
                                          .lacks_since_ms = COORDINATOR_NEVER,
                                          .leader = -1, .old_leader = -1};

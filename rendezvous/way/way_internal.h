@@ -59,7 +59,7 @@ const char *way_remote_report(struct way *w);
 /* The calls of way.h of the same names, for a remote way. */
 void way_remote_aim(struct way *w, const char *addr, uint16_t port);
 uint16_t way_remote_heir_port(struct way *w);
-void way_remote_lead(struct way *w, uint64_t epoch);
+void way_remote_lead(struct way *w, uint64_t epoch, const char *addr);
 void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
                        uint16_t port);
 
