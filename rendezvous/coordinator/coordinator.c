@@ -221,6 +221,7 @@ static void answer_beat(struct coordinator *c, int64_t now_ms, struct coordinato
     struct rdzv_message ack = {.type = RDZV_BEAT_ACK};
     ack.beat_ack.sent_ms = b->sent_ms;
     ack.beat_ack.at_ms = now_ms > 0 ? now_ms : 1;
+    ack.beat_ack.settled = succession_settled(c);
     seat_send(c, s, &ack);
 }
 

@@ -350,6 +350,8 @@ void succession_check(struct coordinator *c, int64_t now_ms);
  * all connections, which frees all seats. */
 void succession_tick(struct coordinator *c, int64_t now_ms);
 int64_t succession_deadline(const struct coordinator *c); /* CR_FOREVER if there is none */
+/* Returns the number of the last round plus 1 if that round is settled, else 0. */
+uint64_t succession_settled(const struct coordinator *c);
 /* Returns false while nodes that have not received the last ROUND could still elect an heir in the
  * name of the round before. */
 bool succession_may_form(const struct coordinator *c);

@@ -107,6 +107,11 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
         .max_restarts = c->budget.max_restarts,
         .incarnation = c->incarnation, .heirs = c->succession.heirs_text,
         .leader = (uint32_t) (c->succession.leader + 1)};
+    if (c->succession.before.rounds_seen != 0) {
+        m.round.before_seen = c->succession.before.rounds_seen;
+        m.round.before_size = c->succession.before.size;
+        m.round.before_place = (uint32_t) (s->ballot_before + 1);
+    }
     seat_send(c, s, &m);
 }
 

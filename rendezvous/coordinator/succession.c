@@ -9,8 +9,9 @@
  *
  * When a round forms, its electorate replaces that of the round before. But nodes that have not
  * received the new ROUND may still elect an heir in the name of the old round. So the old
- * electorate counts as well until too few such nodes are left; until then no further round
- * forms. */
+ * electorate counts as well until too few such nodes are left; then the new round is settled. Until
+ * then no further round forms, and an heir of the new round has to keep the nodes of the old
+ * electorate from electing another one, too. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/clock.h"
@@ -55,17 +56,24 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
 }
 
 /* Begins the electorate of a round that an earlier coordinator has formed, in which this
- * coordinator has to win. If memory is short, this coordinator never may decide: the electorate has
- * one node, whose ballot stays free. */
+ * coordinator has to win. If memory is short, the electorate has no ballots, so this coordinator
+ * never wins. */
 static void begin_foreign(struct coordinator *c, const struct rdzv_join *j) {
     struct coordinator_succession *u = &c->succession;
     electorate_end(&u->before);
-    for (uint32_t i = 0; i < c->seat_count; i++) c->seats[i]->ballot = c->seats[i]->ballot_before = -1;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        c->seats[i]->ballot = c->seats[i]->ballot_before = -1;
+    }
     u->old_leader = (int64_t) j->leader - 1;
+    if (j->before_size > 0 && j->before_size <= RDZV_NODES_MAX &&
+        electorate_begin(&u->before, j->before_seen, j->before_size, true) < 0) {
+        electorate_end(&u->now);
+        u->now.rounds_seen = j->rounds_seen;
+        return;
+    }
     if (electorate_begin(&u->now, j->rounds_seen, j->last_group_size, false) == 0) return;
     electorate_end(&u->now);
     u->now.rounds_seen = j->rounds_seen;
-    u->now.size = 0;
 }
 
 void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -82,6 +90,10 @@ void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinat
     if (has_heirs && is_newer) begin_foreign(c, j);
     if (has_heirs && j->rounds_seen == u->now.rounds_seen) s->ballot = j->last_rank;
     if (has_heirs && j->rounds_seen == u->before.rounds_seen) s->ballot_before = j->last_rank;
+    if (s->ballot >= 0 && j->before_seen == u->before.rounds_seen) {
+        s->ballot_before = (int64_t) j->before_place - 1;
+    }
+    if (s->ballot >= 0 && j->before_size == 0 && !c->has_formed) electorate_end(&u->before);
     u->check_ms = 0;
     succession_heard(c, now_ms, s, j->heard_at_ms, j->rounds_seen);
 }
@@ -185,8 +197,6 @@ void coordinator_send_away(struct coordinator *c) {
     coordinator_log(c, CR_LOG_WARN, "closes the connections of its nodes, which may find a "
                     "coordinator that reaches more than half of the nodes");
     c->stands_by = has_won;
-    charge_close(c);
-    c->charge.killed_until_ms = COORDINATOR_NEVER;
     while (c->seat_count > 0) {
         struct coordinator_seat *s = c->seats[0];
         if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
@@ -231,6 +241,11 @@ int64_t succession_deadline(const struct coordinator *c) {
     if (u->lacks_majority && c->seat_count == 0) return CR_FOREVER;
     if (u->lacks_majority) return u->lacks_since_ms + 2 * c->lease_ms;
     return u->now.rounds_seen + u->before.rounds_seen > 0 ? u->check_ms : CR_FOREVER;
+}
+
+uint64_t succession_settled(const struct coordinator *c) {
+    const struct coordinator_succession *u = &c->succession;
+    return u->before.rounds_seen == 0 && c->has_formed ? u->now.rounds_seen : 0;
 }
 
 bool succession_may_form(const struct coordinator *c) {

@@ -523,6 +523,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_BEAT_ACK:
         keep_alive_answered(&m->keep_alive, msg->beat_ack.sent_ms, now_ms);
         if (msg->beat_ack.at_ms > m->heard_at_ms) m->heard_at_ms = msg->beat_ack.at_ms;
+        succession_settle(&m->succession, msg->beat_ack.settled);
         return 0;
     case RDZV_CHANGE: got_change(m, &msg->change); return 0;
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
