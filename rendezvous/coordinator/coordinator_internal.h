@@ -92,6 +92,7 @@ struct coordinator_succession {
     int64_t old_leader;
     bool lacks_majority;   /* true: so many nodes may have another coordinator that one may decide */
     int64_t lacks_since_ms;
+    int64_t away_ms;       /* when all connections are closed next, while lacks_majority is set */
     int64_t check_ms;      /* until this time lacks_majority stays false, if no seat is removed */
 };
 
@@ -347,7 +348,7 @@ void succession_round_formed(struct coordinator *c);
 /* Finds out whether this coordinator lacks the majority. If it has just lost it, stops the round. */
 void succession_check(struct coordinator *c, int64_t now_ms);
 /* Call this in coordinator_tick(). If this coordinator has lacked the majority for two leases, closes
- * all connections, which frees all seats. */
+ * all connections, which frees all seats; after six leases it ends the job. */
 void succession_tick(struct coordinator *c, int64_t now_ms);
 int64_t succession_deadline(const struct coordinator *c); /* CR_FOREVER if there is none */
 /* Returns the number of the last round plus 1 if that round is settled, else 0. */

@@ -22,6 +22,10 @@
 /* A round with fewer nodes has no heirs: without the coordinator's node, the others are no more
  * than half of it. */
 #define GROUP_MIN 3
+/* After how many leases without the majority a coordinator sends its nodes away, and again, and
+ * after how many it ends the job. The nodes themselves search for a coordinator for four leases. */
+#define AWAY_LEASES 2
+#define END_LEASES  6
 
 void coordinator_allow_heirs(struct coordinator *c, uint64_t own_instance) {
     c->succession.allows_heirs = true;
@@ -221,8 +225,10 @@ void succession_check(struct coordinator *c, int64_t now_ms) {
     }
     bool was_lacking = u->lacks_majority;
     u->lacks_majority = !may;
-    if (may) u->lacks_since_ms = COORDINATOR_NEVER;
-    else if (u->lacks_since_ms == COORDINATOR_NEVER || !was_lacking) u->lacks_since_ms = now_ms;
+    if (!may && !was_lacking) {
+        u->lacks_since_ms = now_ms;
+        u->away_ms = now_ms + AWAY_LEASES * c->lease_ms;
+    }
     if (!may && !was_lacking && c->has_formed) majority_is_lost(c, now_ms);
     coordinator_wake_by(c, succession_deadline(c));
 }
@@ -230,16 +236,23 @@ void succession_check(struct coordinator *c, int64_t now_ms) {
 void succession_tick(struct coordinator *c, int64_t now_ms) {
     struct coordinator_succession *u = &c->succession;
     bool is_over = c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY;
-    if (is_over || !u->lacks_majority || now_ms < u->lacks_since_ms + 2 * c->lease_ms) return;
-    u->lacks_since_ms = now_ms;
-    coordinator_send_away(c);
+    if (is_over || !u->lacks_majority || now_ms < u->away_ms) return;
+    u->away_ms = now_ms + AWAY_LEASES * c->lease_ms;
+    if (c->has_formed && now_ms >= u->lacks_since_ms + END_LEASES * c->lease_ms) {
+        coordinator_set_why(c, "too few of the nodes of round %" PRIu64 " are left to go on: more "
+                            "than half of its nodes are silent, and no other node has taken over",
+                            c->round);
+        coordinator_end_job(c, RENDEZVOUS_LOST);
+    } else {
+        coordinator_send_away(c);
+    }
 }
 
 int64_t succession_deadline(const struct coordinator *c) {
     const struct coordinator_succession *u = &c->succession;
     if (c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY) return CR_FOREVER;
     if (u->lacks_majority && c->seat_count == 0) return CR_FOREVER;
-    if (u->lacks_majority) return u->lacks_since_ms + 2 * c->lease_ms;
+    if (u->lacks_majority) return u->away_ms;
     return u->now.rounds_seen + u->before.rounds_seen > 0 ? u->check_ms : CR_FOREVER;
 }
 
@@ -280,6 +293,5 @@ void succession_forget(struct coordinator *c) {
     electorate_end(&u->before);
     *u = (struct coordinator_succession){.allows_heirs = u->allows_heirs, .is_heir = u->is_heir,
                                          .own_instance = u->own_instance,
-                                         .lacks_since_ms = COORDINATOR_NEVER,
                                          .leader = -1, .old_leader = -1};
 }
