@@ -136,6 +136,7 @@ struct coordinator_seat {
     int64_t confirmed_ms; /* newest heard_at_ms of the node; COORDINATOR_NEVER = none */
     /* rank of the node's ballot in succession.now and succession.before; -1 = it has none */
     int64_t ballot, ballot_before;
+    bool was_in;          /* true: the node was in the last round; set by choose_seats() */
     uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
     bool is_ended;        /* true: the node's process has ended, or takes no part any more */
     bool abandons;        /* true: the node has sent ABANDON, so the end of its connection does not

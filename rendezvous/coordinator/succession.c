@@ -210,13 +210,22 @@ void coordinator_send_away(struct coordinator *c) {
     if (!has_won) incarnation_discard(c);
 }
 
+/* Returns whether this coordinator is new, but the job is not, and no node of its last round has come
+ * yet. An heir only goes on with a job. For any other coordinator, spares show it: they have no
+ * rounds, but know the incarnation. */
+static bool is_foreign_run(const struct coordinator *c) {
+    const struct coordinator_succession *u = &c->succession;
+    if (c->has_formed || u->now.rounds_seen != 0) return false;
+    return u->is_heir || (u->allows_heirs && c->incarnation != 0 && !c->is_drawn);
+}
+
 void succession_check(struct coordinator *c, int64_t now_ms) {
     struct coordinator_succession *u = &c->succession;
     bool is_over = c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY;
     if (is_over || (!u->lacks_majority && now_ms < u->check_ms)) return;
     bool may = electorate_may_decide(&u->now, now_ms);
     if (!electorate_may_decide(&u->before, now_ms)) may = false;
-    if (u->is_heir && !c->has_formed && u->now.rounds_seen == 0) may = false;
+    if (is_foreign_run(c)) may = false;
     u->check_ms = CR_FOREVER;
     if (may && u->now.rounds_seen != 0) u->check_ms = electorate_until(&u->now, now_ms);
     if (may && u->before.rounds_seen != 0) {
@@ -238,12 +247,12 @@ void succession_tick(struct coordinator *c, int64_t now_ms) {
     bool is_over = c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY;
     if (is_over || !u->lacks_majority || now_ms < u->away_ms) return;
     u->away_ms = now_ms + AWAY_LEASES * c->lease_ms;
-    if (c->has_formed && now_ms >= u->lacks_since_ms + END_LEASES * c->lease_ms) {
-        coordinator_set_why(c, "too few of the nodes of round %" PRIu64 " are left to go on: more "
-                            "than half of its nodes are silent, and no other node has taken over",
-                            c->round);
+    bool may_end = c->has_formed || (is_foreign_run(c) && !u->is_heir);
+    if (may_end && now_ms >= u->lacks_since_ms + END_LEASES * c->lease_ms) {
+        coordinator_set_why(c, "too few nodes of the job's last round are left to go on: half of "
+                            "them or more are silent, and no other node has taken over");
         coordinator_end_job(c, RENDEZVOUS_LOST);
-    } else {
+    } else if (!is_foreign_run(c) || u->is_heir) {
         coordinator_send_away(c);
     }
 }
