@@ -139,6 +139,7 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->own_run_id = strdup(o->own_run_id != NULL ? o->own_run_id : "");
     host->own_instance = o->own_instance;
     host->allows_heirs = o->allows_heirs;
+    host->is_heir = o->is_heir;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
     host->ring = o->ring;
