@@ -12,6 +12,7 @@
 #include "agent/attempt.h"
 #include "agent/case_file.h"
 #include "agent/hang.h"
+#include "agent/history.h"
 #include "agent/node/node.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
@@ -52,11 +53,13 @@ struct agent {
     struct hang *hang; /* NULL if the job has no hang timeout */
     struct answers answers;
     struct case_file case_file;
+    struct history history;
+    enum ledger_cause change; /* kind of the change that was announced last in this round */
 
     int64_t began_ms;
     /* why workers could not be started, or why the rendezvous has ended the job */
     struct cr_error error;
-    struct cr_buffer report;
+    struct cr_buffer report, summary;
     struct agent_result result;
     int open_parts; /* while the agent closes: number of its parts (nursery, timer …) that are not
                      * closed yet; else 0 */
@@ -186,8 +189,20 @@ static int do_hand_over(void *arg, uint32_t worker) {
     return attempt_hand_over(&attempt, worker);
 }
 
+/* Returns why this node stops its workers, if none of them has failed. */
+static enum ledger_cause cause_of_stop(const struct agent *a) {
+    if (a->node.group.signals > 0) return LEDGER_BY_SIGNAL;
+    if (a->node.group.ending == GROUP_LEFT || a->node.group.ending == GROUP_GOES_ON) {
+        return a->change;
+    }
+    return LEDGER_BY_END;
+}
+
 static void do_stop(void *arg, int signum, int64_t grace_ms) {
     struct agent *a = arg;
+    if (a->node.group.ending != GROUP_SUCCEEDED) {
+        history_broken(&a->history, a->node.group.failures, cause_of_stop(a));
+    }
     static const enum nursery_spares spares[] = {[AGENT_LEFTOVERS_DETACHED] =
                                                      NURSERY_SPARES_DETACHED,
                                                  [AGENT_LEFTOVERS_END] = NURSERY_SPARES_NOTHING,
@@ -274,6 +289,7 @@ static void do_failed(void *arg, uint64_t round, bool is_killed) {
 
 static void do_succeeded(void *arg, uint64_t round) {
     struct agent *a = arg;
+    history_done(&a->history);
     rendezvous_succeeded(a->rendezvous, round);
 }
 
@@ -307,6 +323,12 @@ static const enum agent_outcome outcomes[] = {
     [GROUP_LEFT] = AGENT_LEFT,
 };
 
+static const char *const outcome_words[] = {[AGENT_SUCCEEDED] = "succeeded",
+                                            [AGENT_FAILED] = "failed",
+                                            [AGENT_SIGNALED] = "signaled",
+                                            [AGENT_LEFT] = "left",
+                                            [AGENT_ERROR] = "error"};
+
 /* Logs a warning about the failure. Call this if workers failed, but the job ends for another
  * reason. */
 static void warn_of_failure(struct agent *a) {
@@ -316,11 +338,18 @@ static void warn_of_failure(struct agent *a) {
     cr_buffer_done(&line);
 }
 
+static void end_history(struct agent *a) {
+    history_end(&a->history, outcome_words[a->result.outcome]);
+    history_write_summary(&a->history, a->rounds > 0 && a->round.group_rank == 0, &a->summary);
+    a->result.summary = a->summary.len > 0 ? a->summary.data : NULL;
+}
+
 static void do_finish(void *arg) {
     struct agent *a = arg;
     const struct worker_group *group = &a->node.group;
     log_relay_end(a->relay);
     a->result.outcome = outcomes[group->ending];
+    end_history(a);
     a->result.signal = group->signal;
     a->result.workers_started = a->rounds > 0;
     if (group->ending == GROUP_LEFT) {
@@ -375,6 +404,7 @@ static void on_exit_of(void *arg, struct worker_process *process, const struct w
     uint32_t local_rank = (uint32_t) (slot - a->processes);
     *slot = NULL;
     case_file_add_exit(&a->case_file, local_rank, how);
+    history_worker_ended(&a->history, local_rank, how);
     log_relay_drain(a->relay, local_rank);
     if (a->watchdog != NULL) watchdog_forget(a->watchdog, how->pid);
     events_worker_ended(event_source(a), &a->round, local_rank, how,
@@ -386,6 +416,7 @@ static void on_exit_of(void *arg, struct worker_process *process, const struct w
 static void on_empty(void *arg) {
     struct agent *a = arg;
     log_relay_end(a->relay);
+    history_gone(&a->history);
     node_processes_gone(&a->node, cr_monotonic_ms());
     arm_timer(a);
 }
@@ -492,8 +523,11 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
     a->round = *round;
     a->rounds++;
     cr_error_clear(&a->error);
+    a->change = LEDGER_BY_NODES;
     events_round(event_source(a), round, cr_monotonic_ms() - a->began_ms);
+    history_round(&a->history, round);
     node_round(&a->node, cr_monotonic_ms(), round);
+    if (a->node.group.state == GROUP_RUNNING) history_started(&a->history, round);
     arm_timer(a);
 }
 
@@ -512,8 +546,20 @@ static void on_end(void *arg, enum rendezvous_outcome outcome, const struct cr_e
     arm_timer(a);
 }
 
+/* Returns the cause of a round that ends because of a change. */
+static enum ledger_cause cause_of_change(enum rendezvous_change_kind kind) {
+    switch (kind) {
+    case RENDEZVOUS_CHANGE_JOIN: return LEDGER_BY_JOIN;
+    case RENDEZVOUS_CHANGE_LEAVE: return LEDGER_BY_LEAVE;
+    case RENDEZVOUS_CHANGE_PREEMPTION: return LEDGER_BY_PREEMPTION;
+    case RENDEZVOUS_CHANGE_MAINTENANCE: return LEDGER_BY_MAINTENANCE;
+    }
+    return LEDGER_BY_NODES;
+}
+
 static void on_change(void *arg, const struct rendezvous_change *change) {
     struct agent *a = arg;
+    a->change = cause_of_change(change->kind);
     node_change(&a->node, cr_monotonic_ms(), change);
     arm_timer(a);
 }
@@ -618,6 +664,8 @@ void agent_dump(struct agent *a, const char *why) {
 void agent_free(struct agent *a) {
     if (a == NULL) return;
     cr_buffer_done(&a->report);
+    cr_buffer_done(&a->summary);
+    history_close(&a->history);
     case_file_done(&a->case_file);
     node_done(&a->node);
     free(a->processes);
@@ -660,7 +708,8 @@ static int open_relay(struct agent *a, struct cr_error *err) {
  * open sockets, so that no empty folder is left if a port is in use. */
 static int open_parts(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
-    int rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
+    int rc = history_open(&a->history, job, &a->case_file, a->host, err);
+    if (rc == 0) rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
     if (rc == 0) {
         rc = worker_channels_open(a->loop, worker_count(a), job->step_timeout_ms, &channel_events,
                                   a, &a->channels, err);
@@ -682,6 +731,8 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);
     if (rc == 0) rc = open_relay(a, err);
     a->case_file.relay = a->relay;
+    a->history.relay = a->relay;
+    a->history.channels = a->channels;
     return rc;
 }
 

@@ -32,6 +32,9 @@ struct agent_result {
                             * no output */
     int workers_started;   /* 1 if a worker was ever started, else 0 */
     struct cr_error error; /* reason, if outcome is AGENT_ERROR or AGENT_LEFT */
+    /* table "where the time went" for stderr, or NULL if the job wants none; it ends with a newline
+     * and is valid until agent_free() */
+    const char *summary;
     /* failure report for stderr, if outcome is AGENT_FAILED; it ends with a newline and is valid
      * until agent_free() */
     const char *report;

@@ -17,6 +17,10 @@ enum agent_stream { AGENT_STREAM_NONE = 0, AGENT_STREAM_OUT = 1, AGENT_STREAM_ER
  * are ended. END: all are ended. KEEP: all live on. */
 enum agent_leftovers { AGENT_LEFTOVERS_DETACHED, AGENT_LEFTOVERS_END, AGENT_LEFTOVERS_KEEP };
 
+/* Whether the table "where the time went" is printed at the end. AUTO: by the node with group rank
+ * 0, if there was more than one round. */
+enum agent_summary { AGENT_SUMMARY_AUTO, AGENT_SUMMARY_ALWAYS, AGENT_SUMMARY_NEVER };
+
 /* The environment variables that make only some devices visible to a program. If workers have
  * virtual local ranks, each worker gets one entry of CUDA_VISIBLE_DEVICES, and one entry of each
  * other variable that is not empty in the launcher's environment. */
@@ -81,6 +85,8 @@ struct agent_job {
     /* longest time in ms for which no worker of the node writes output or uses the processor
      * (--hang-timeout); 0 if there is no limit */
     int64_t hang_timeout_ms;
+    enum agent_summary summary; /* --summary */
+    const char *event_log;      /* path of the event log (--event-log), or NULL */
     int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
     /* 1 if the launcher's own log (base/log.h) goes through the output relay, so that a full stderr

@@ -53,6 +53,8 @@ struct slot {
     struct channel *channel;
     /* value of stopped_for in the page when the worker's last channel was closed */
     uint64_t stopped_for;
+    /* the worker's steps when its last channel was closed in this round */
+    struct worker_steps steps;
 };
 
 struct worker_channels {
@@ -101,6 +103,7 @@ static void cut_off(struct channel *k) {
     } else {
         struct slot *slot = &l->slots[k->local_rank];
         if (k->page != NULL) slot->stopped_for = atomic_load(&k->page->stopped_for);
+        if (k->page != NULL) worker_page_read_steps(k->page, &slot->steps);
         slot->channel = NULL;
     }
     if (k->page != NULL) (void) munmap(k->page, CHANNEL_PAGE_SIZE);
@@ -382,6 +385,7 @@ int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
     struct slot *s = &l->slots[local_rank];
     if (s->channel != NULL) cut_off(s->channel);
     s->stopped_for = 0;
+    s->steps = (struct worker_steps){0};
     int rc = token_draw(s->token, 16);
     if (rc < 0) return rc;
     (void) snprintf(variable, WORKER_CHANNEL_VARIABLE_MAX, CHANNEL_VARIABLE "=%s:%s", l->address,
@@ -394,6 +398,13 @@ void worker_channels_read_page(const struct worker_channels *l, uint32_t local_r
     const struct slot *s = &l->slots[local_rank];
     *out = (struct worker_progress){.stopped_for = s->stopped_for};
     if (s->channel != NULL) worker_page_read(s->channel->page, out);
+}
+
+void worker_channels_read_steps(const struct worker_channels *l, uint32_t local_rank,
+                                struct worker_steps *out) {
+    const struct slot *s = &l->slots[local_rank];
+    *out = s->steps;
+    if (s->channel != NULL) worker_page_read_steps(s->channel->page, out);
 }
 
 int worker_channels_send(struct worker_channels *l, uint32_t local_rank,
@@ -418,6 +429,7 @@ int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uin
 void worker_channels_begin_round(struct worker_channels *l, uint32_t local_rank) {
     struct channel *k = l->slots[local_rank].channel;
     l->slots[local_rank].stopped_for = 0;
+    l->slots[local_rank].steps = (struct worker_steps){0};
     if (k == NULL) return;
     worker_page_begin_round(k->page);
     k->limit_since_ns = cr_monotonic_ns();

@@ -51,6 +51,11 @@ int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
 void worker_channels_read_page(const struct worker_channels *l, uint32_t local_rank,
                                struct worker_progress *out);
 
+/* Reads the worker's steps in this round from its page. After the worker's channel is closed, this
+ * gives the steps at the time of closing. */
+void worker_channels_read_steps(const struct worker_channels *l, uint32_t local_rank,
+                                struct worker_steps *out);
+
 /* Sends a packet to a worker and increments the bell in its page. Returns 0; -ENOTCONN if the
  * worker has no channel; or another negative errno if sending failed, after which the channel is
  * closed. */

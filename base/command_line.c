@@ -105,7 +105,8 @@ static int fail_unknown(const struct parser *p, const char *word, const char *na
 }
 
 static bool matches_prefix(const struct cr_option *option, const char *name) {
-    return !option->is_hidden && strncmp(option->name, name, strlen(name)) == 0;
+    if (option->is_hidden || option->needs_whole_name) return false;
+    return strncmp(option->name, name, strlen(name)) == 0;
 }
 
 static int fail_ambiguous(const struct parser *p, const char *word, const char *name) {

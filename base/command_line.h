@@ -34,6 +34,8 @@ struct cr_option {
                                 * error */
     bool is_hidden;            /* true if --help and completion omit the option; then no prefix of
                                 * its name selects it */
+    bool needs_whole_name;     /* true if no prefix of the name selects the option, because the
+                                * prefixes select another one, as in torchrun */
     unsigned group;            /* index of its --help section in the command's `groups` */
     const char *value_name;    /* "SECONDS": the value's name in --help; NULL for a flag */
     const char *default_value; /* value if the user gives none, or NULL; --help shows it unless it

@@ -138,6 +138,8 @@ struct channel_page {
     /* ---- the worker's half: fields added later, at the end so that no other field moved ---- */
     /* 1 if the agent freezes the worker for a change even before its first step */
     _Atomic uint32_t counts_from_start;
+    /* time of the first step in this round, in ns of the monotonic clock; 0 if there was none */
+    _Atomic int64_t first_step_ns;
 };
 
 #endif

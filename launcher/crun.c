@@ -136,6 +136,7 @@ static int fail_by_signal(const struct agent_result *result) {
 }
 
 static int conclude(struct agent_result *result) {
+    if (result->summary != NULL) cr_log_text(result->summary, strlen(result->summary));
     switch (result->outcome) {
     case AGENT_SUCCEEDED: return EXIT_OK;
     case AGENT_FAILED:

@@ -484,7 +484,9 @@ static int build_node(struct builder *b) {
     }
     r->local_addr = text_of(b, OPTION_LOCAL_ADDR);
     if (r->local_addr != NULL && r->local_addr[0] == '\0') r->local_addr = NULL;
-    return 0;
+    const char *ports = text_of(b, OPTION_PORT_RANGE);
+    if (ports == NULL || ports[0] == '\0') return 0;
+    return name_option(b, OPTION_PORT_RANGE, cr_port_range_parse(ports, &r->ports, b->err));
 }
 
 static int build_rendezvous(struct builder *b) {
@@ -556,6 +558,24 @@ static int build_timer_file(struct builder *b) {
     return 0;
 }
 
+/* Reads --event-log and --summary. In torchrun, --event-log is short for --event-log-handler, so
+ * the names of its two handlers are not taken for files here. */
+static int build_history(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    static const char *const words[] = {"auto", "always", "never"};
+    const char *summary = text_of(b, OPTION_SUMMARY), *file = text_of(b, OPTION_EVENT_LOG);
+    bool is_handler = file != NULL && (strcmp(file, "console") == 0 || strcmp(file, "null") == 0);
+    if (is_handler) a->console_events = file[0] == 'c';
+    else if (file != NULL && file[0] != '\0') a->event_log = file;
+    for (unsigned i = 0; i < CR_ARRAY_LEN(words); i++) {
+        if (strcmp(summary, words[i]) != 0) continue;
+        a->summary = (enum agent_summary) i;
+        return 0;
+    }
+    int rc = cr_fail(b->err, -EINVAL, "'%.200s' is none of auto, always, never", summary);
+    return name_option(b, OPTION_SUMMARY, rc);
+}
+
 static int build_logs(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *events = text_of(b, OPTION_EVENT_LOG_HANDLER);
@@ -569,7 +589,9 @@ static int build_logs(struct builder *b) {
     if (rc == 0) rc = build_filters(b, OPTION_STDOUT_FILTERS, &a->duplicate_stdout_filters);
     if (rc == 0) rc = build_filters(b, OPTION_STDERR_FILTERS, &a->duplicate_stderr_filters);
     if (rc < 0) return rc;
-    a->console_events = strcmp(events, "console") == 0;
+    rc = build_history(b);
+    if (rc < 0) return rc;
+    if (strcmp(events, "console") == 0) a->console_events = 1;
     a->log_dir = text_of(b, OPTION_LOG_DIR);
     if (a->log_dir != NULL && a->log_dir[0] == '\0') a->log_dir = NULL;
     a->log_line_prefix_template = text_of(b, OPTION_LINE_PREFIX);

@@ -91,6 +91,11 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_LOCAL_ADDR] =
     {.name = "local-addr", .value_name = "HOST", .has_variable = true, .group = RENDEZVOUS,
      .help = "address that this node tells the others (default: found out)"},
+    [OPTION_PORT_RANGE] =
+    {.name = "port-range", .value_name = "LO-HI", .has_variable = true, .group = RENDEZVOUS,
+     .words = "29500-29600",
+     .help = "ports at which this node may listen where no port is given, for firewalls (default: "
+             "any free one)"},
     [OPTION_RDZV_BACKEND] =
     {.name = "rdzv-backend", .value_name = "NAME", .default_value = "static",
      .has_variable = true, .group = RENDEZVOUS,
@@ -210,6 +215,15 @@ static const struct cr_option table[OPTION_COUNT] = {
      .has_variable = true, .group = LOGS,
      .words = "null console",
      .help = "where events go: null (nowhere), or console, one JSON object an event on stderr"},
+    [OPTION_EVENT_LOG] =
+    {.name = "event-log", .value_name = "FILE", .has_variable = true, .needs_whole_name = true,
+     .group = LOGS,
+     .help = "append what happens to the job, one JSON object a line, with where the time went"},
+    [OPTION_SUMMARY] =
+    {.name = "summary", .value_name = "WORD", .default_value = "auto", .has_variable = true,
+     .group = LOGS,
+     .words = "auto always never",
+     .help = "print where the time went at the end: auto (if there was a restart), always, never"},
     [OPTION_USE_ENV] =
     {.name = "use-env", .group = OTHER,
      .help = "accepted for torch.distributed.launch's sake; always so"},

@@ -98,8 +98,8 @@ CHAMBERS = {
 IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h", "unistd.h",
                   "fcntl.h", "jansson.h"]
 PURE = [
-    "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/program_text.c",
-    "base/template.c", "base/text.c", "base/waiting.c",
+    "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/port_range.c",
+    "base/program_text.c", "base/template.c", "base/text.c", "base/waiting.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",
@@ -121,7 +121,7 @@ PURE = [
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
     "agent/environment.c", "agent/output/line_splitter.c", "agent/output/last_bytes.c",
-    "agent/report/last_lines.c",
+    "agent/report/last_lines.c", "agent/report/ledger.c", "agent/report/ledger_text.c",
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",
     "agent/watchdog/quiet.c", "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",

@@ -60,20 +60,21 @@ static void announce(const struct cr_endpoint *listen, uint16_t port) {
             port);
 }
 
-static int open_server(struct daemon *d, const struct cr_endpoint *listen, uint16_t *port,
-                       struct cr_error *err) {
+static int open_server(struct daemon *d, const struct rendezvous_server_options *options,
+                       uint16_t *port, struct cr_error *err) {
     int rc = uv_loop_init(&d->loop);
     if (rc < 0) return cr_fail(err, rc, "cannot start: %s", uv_strerror(rc));
-    rc = rendezvous_serve(&d->loop, listen, CLOSE_TIMEOUT_MS, &d->server, port, err);
+    rc = rendezvous_serve(&d->loop, options, &d->server, port, err);
     if (rc < 0) (void) uv_loop_close(&d->loop);
     return rc;
 }
 
-static int serve(const struct cr_command *command, const struct cr_endpoint *listen) {
+static int serve(const struct cr_command *command,
+                 const struct rendezvous_server_options *options) {
     struct daemon d = {.ending = false};
     struct cr_error err = {0};
     uint16_t port;
-    if (open_server(&d, listen, &port, &err) < 0) {
+    if (open_server(&d, options, &port, &err) < 0) {
         bool in_use = err.code == -EADDRINUSE;
         cr_complain(command->name, "%s%s", err.text,
                     in_use ? "; give another port, or 0 for any free one" : "");
@@ -83,7 +84,7 @@ static int serve(const struct cr_command *command, const struct cr_endpoint *lis
                           * pipe */
     handle_signal(&d, &d.sigterm, SIGTERM);
     handle_signal(&d, &d.sigint, SIGINT);
-    announce(listen, port);
+    announce(&options->listen, port);
     (void) uv_run(&d.loop, UV_RUN_DEFAULT);
     (void) uv_loop_close(&d.loop);
     cr_log_flush();
@@ -92,7 +93,7 @@ static int serve(const struct cr_command *command, const struct cr_endpoint *lis
 
 /* ---- the command line ---- */
 
-enum { LISTEN, HELP, OPTION_COUNT };
+enum { LISTEN, PORT_RANGE, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [LISTEN] = {.name = "listen",
@@ -101,18 +102,27 @@ static const struct cr_option options[OPTION_COUNT] = {
                 .words = "[::]:29400 0.0.0.0:29400 127.0.0.1:0",
                 .help = "where to listen; [::]: all interfaces, 0.0.0.0: for IPv4 only; port 0: "
                         "any free one"},
+    [PORT_RANGE] = {.name = "port-range",
+                    .value_name = "LO-HI",
+                    .words = "29500-29600",
+                    .help = "ports for the rounds' stores, and for --listen with port 0 (default: "
+                            "any free one)"},
     [HELP] = CR_OPTION_HELP,
 };
 
 static int run(const struct cr_command *command, const struct cr_command_line *line) {
-    struct cr_endpoint listen;
+    struct rendezvous_server_options o = {.close_timeout_ms = CLOSE_TIMEOUT_MS};
     struct cr_error err = {0};
-    if (cr_endpoint_parse(line->value[LISTEN], OPERATOR_PORT, &listen, &err) < 0) {
+    const char *ports = line->value[PORT_RANGE];
+    if (cr_endpoint_parse(line->value[LISTEN], OPERATOR_PORT, &o.listen, &err) < 0) {
         return cr_complain_usage(command->name, "--listen: %s", err.text);
+    }
+    if (ports != NULL && cr_port_range_parse(ports, &o.ports, &err) < 0) {
+        return cr_complain_usage(command->name, "--port-range: %s", err.text);
     }
     cr_raise_descriptor_limit();
     (void) signal(SIGPIPE, SIG_IGN);
-    return serve(command, &listen);
+    return serve(command, &o);
 }
 
 const struct cr_command operator_serve = {

@@ -44,6 +44,7 @@ struct rendezvous {
     struct store_offer *offer;
     bool offers;               /* true if this node opens an offer */
     char offer_host[CR_HOST_MAX]; /* host at which the offer listens */
+    struct cr_port_range ports;   /* ports at which the offer may listen */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
@@ -221,7 +222,7 @@ static uint16_t offered_port(struct rendezvous *r) {
     struct cr_error err = {0};
     uint16_t port = 0;
     if (!r->offers || r->closing) return 0;
-    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, &err);
+    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, r->ports, &err);
     if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
     cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
     return 0;
@@ -477,6 +478,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
     memcpy(r->where, plan.where, sizeof(r->where));
     memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
+    r->ports = options->ports;
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
     if (rc < 0) {

@@ -40,17 +40,18 @@ static int choose_addresses(const char *host, char bind[RDZV_ADDR_MAX], char sto
     return 0;
 }
 
-int rendezvous_serve(uv_loop_t *loop, const struct cr_endpoint *listen, int64_t close_timeout_ms,
+int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *options,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err) {
     char bind[RDZV_ADDR_MAX], store[RDZV_ADDR_MAX];
-    int rc = choose_addresses(listen->host, bind, store, err);
+    int rc = choose_addresses(options->listen.host, bind, store, err);
     if (rc < 0) return rc;
     struct rendezvous_server *s = calloc(1, sizeof(*s));
     if (s == NULL) return cr_fail(err, -ENOMEM, "start the coordinator: out of memory");
     /* If store_addr is "", workers use the address at which their node reached this host. */
     struct coordinator_host_options o = {
         .store_host = bind, .store_addr = store, .listen_host = bind,
-        .listen_port = listen->port, .jobs_come_later = true, .close_timeout_ms = close_timeout_ms};
+        .listen_port = options->listen.port, .ports = options->ports, .jobs_come_later = true,
+        .close_timeout_ms = options->close_timeout_ms};
     rc = coordinator_host_open(loop, &o, &s->host, err);
     if (rc < 0) {
         free(s);

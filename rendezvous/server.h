@@ -5,6 +5,7 @@
 
 #include "base/endpoint.h"
 #include "base/error.h"
+#include "base/port_range.h"
 #include "rendezvous/protocol/protocol.h"
 
 #include <stdint.h>
@@ -14,12 +15,20 @@
 
 struct rendezvous_server;
 
-/* Hosts coordinators and stores for any number of jobs at the endpoint `listen`. Port 0 means any
- * free port; host "" or "::" means all interfaces, "0.0.0.0" all interfaces by IPv4 only. The
- * server frees a job when close_timeout_ms have passed since the job's last connection was closed,
- * and no node may resume any more. Stores the port in *port. Returns 0, or a negative errno such as
- * -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a text that names the address. */
-int rendezvous_serve(uv_loop_t *loop, const struct cr_endpoint *listen, int64_t close_timeout_ms,
+struct rendezvous_server_options {
+    /* where the server listens: host "" or "::" means all interfaces, "0.0.0.0" all interfaces by
+     * IPv4 only; port 0 means any free port */
+    struct cr_endpoint listen;
+    struct cr_port_range ports; /* the ports that may be chosen for the server and the stores */
+    /* a job is freed when this time has passed since its last connection was closed, and no node
+     * may resume any more */
+    int64_t close_timeout_ms;
+};
+
+/* Hosts coordinators and stores for any number of jobs. Stores the port in *port. Returns 0, or a
+ * negative errno such as -EADDRINUSE or -EADDRNOTAVAIL, and sets err to a text that names the
+ * address. */
+int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *options,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err);
 
 /* Says goodbye to the nodes of all jobs that have not ended, with `why` as the reason. Then frees

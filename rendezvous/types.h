@@ -6,6 +6,7 @@
 
 #include "base/change_kind.h"
 #include "base/endpoint.h"
+#include "base/port_range.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,6 +57,7 @@ struct rendezvous_options {
     /* --local-addr: the address this node publishes; NULL = its address on the connection to the
      * coordinator */
     const char *local_addr;
+    struct cr_port_range ports;  /* --port-range: ports of listeners whose port is not given */
     const char *role;
     /* hash of the program and its arguments; the coordinator compares the hashes of all nodes; 0 =
      * unknown */

@@ -19,8 +19,20 @@ void worker_page_read(struct channel_page *page, struct worker_progress *out) {
     }
 }
 
+void worker_page_read_steps(struct channel_page *page, struct worker_steps *out) {
+    out->connected = true;
+    out->count = atomic_load(&page->step);
+    if (out->count > INT64_MAX - 1) out->count = 0;
+    out->first_ns = atomic_load(&page->first_step_ns);
+    out->last_ns = atomic_load(&page->stepped_ns);
+    if (out->count == 0 || out->first_ns < 0) out->first_ns = 0;
+    if (out->count == 0) out->last_ns = 0;
+    if (out->last_ns < out->first_ns) out->last_ns = out->first_ns;
+}
+
 void worker_page_begin_round(struct channel_page *page) {
     atomic_store(&page->step, 0);
+    atomic_store(&page->first_step_ns, 0);
     atomic_store(&page->stopped_for, 0);
     atomic_store(&page->over, 0);
 }

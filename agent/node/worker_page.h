@@ -22,9 +22,21 @@ struct worker_progress {
     int64_t needs_ms;
 };
 
+/* A worker's steps in the current round, for the ledger and for the status. The times are in ns of
+ * the monotonic clock, as the worker wrote them, so they may lie in the future; 0 = no step yet. If
+ * the worker's runtime is older than the field, first_ns is 0 although steps were made. */
+struct worker_steps {
+    bool connected; /* true if the worker has, or had in this round, a channel */
+    uint64_t count;
+    int64_t first_ns, last_ns;
+};
+
+void worker_page_read_steps(struct channel_page *page, struct worker_steps *out);
+
 void worker_page_read(struct channel_page *page, struct worker_progress *out);
 
-/* Prepares the page for the worker's next round: sets step, stopped_for and over to 0. */
+/* Prepares the page for the worker's next round: sets step, first_step_ns, stopped_for and over to
+ * 0. */
 void worker_page_begin_round(struct channel_page *page);
 
 #endif

@@ -388,6 +388,7 @@ void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep) {
 }
 
 static void rename_stream(struct stream *s, uint32_t rank) {
+    s->first_ns = s->last_ns = 0;
     if (stream_make_prefix(s, rank) == 0) return;
     cr_warn("no memory left: the lines of local rank %u keep the old prefix '%s'", s->local_rank,
             s->tail->prefix);
@@ -431,6 +432,16 @@ int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
     if (!stream_is_redirected(s)) return last_bytes_copy(&s->last, out);
     log_dir_path(r->logs, attempt, local_rank, stream_file_names[ERR], path);
     return read_end_of_file(path, out);
+}
+
+void log_relay_look(const struct log_relay *r, uint32_t local_rank, struct log_relay_look *out) {
+    *out = (struct log_relay_look){0};
+    for (int w = 0; w < WHICH_COUNT; w++) {
+        const struct stream *s = &r->streams[local_rank * WHICH_COUNT + (uint32_t) w];
+        if (s->first_ns == 0) continue;
+        if (out->first_ns == 0 || s->first_ns < out->first_ns) out->first_ns = s->first_ns;
+        if (s->last_ns > out->last_ns) out->last_ns = s->last_ns;
+    }
 }
 
 bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank) {

@@ -101,6 +101,14 @@ void log_relay_end(struct log_relay *r);
 int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
                          uint32_t local_rank, struct cr_buffer *out);
 
+/* When a worker's output came through the launcher in this round: its first and its last bytes, in
+ * ns of the monotonic clock; 0 if none came. Output that does not pass through the launcher, such
+ * as a redirected stream, is not known. */
+struct log_relay_look {
+    int64_t first_ns, last_ns;
+};
+void log_relay_look(const struct log_relay *r, uint32_t local_rank, struct log_relay_look *out);
+
 /* Returns true if the worker's stdout and stderr are one pipe: log_relay_last_words() then appends
  * the last bytes of both together. */
 bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank);

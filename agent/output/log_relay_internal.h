@@ -71,6 +71,9 @@ struct stream {
     struct line_splitter filtered; /* cuts a teed stream into lines, which are searched for the
                                     * texts of the filters */
     struct last_bytes last;   /* the last bytes of the stream; used for stderr only */
+    /* when the first and the last bytes came through the launcher in this round, in ns of the
+     * monotonic clock; 0 if none came */
+    int64_t first_ns, last_ns;
 };
 
 /* The pipes of some of the streams, in an epoll that the loop watches with one handle. */

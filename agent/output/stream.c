@@ -2,6 +2,7 @@
  * console. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -103,6 +104,8 @@ static void end_filtered(struct stream *s) {
 
 static void pass_on(struct stream *s, const char *data, size_t len) {
     s->relay->passed += len;
+    s->last_ns = cr_monotonic_ns();
+    if (s->first_ns == 0) s->first_ns = s->last_ns;
     if (s->which == ERR) last_bytes_add(&s->last, data, len);
     size_t filed = write_file(s, data, len);
     if (s->tail != NULL) {
@@ -154,4 +157,5 @@ void stream_clear(struct stream *s) {
     s->filtered = (struct line_splitter){0};
     s->last = (struct last_bytes){0};
     s->is_file_broken = s->mixed = false;
+    s->first_ns = s->last_ns = 0;
 }

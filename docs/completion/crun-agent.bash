@@ -10,6 +10,7 @@ _crun_agent() {
     fi
     case ${COMP_WORDS[1]}:${prev//_/-} in
         serve:--listen) COMPREPLY=($(compgen -W "[::]:29400 0.0.0.0:29400 127.0.0.1:0" -- "$cur")); return ;;
+        serve:--port-range) COMPREPLY=($(compgen -W "29500-29600" -- "$cur")); return ;;
         notify:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--kind) COMPREPLY=($(compgen -W "leave preemption maintenance" -- "$cur")); return ;;
@@ -21,7 +22,7 @@ _crun_agent() {
         why:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case ${COMP_WORDS[1]} in
-        serve) options="--listen" ;;
+        serve) options="--listen --port-range" ;;
         status) options="--json" ;;
         notify) options="--job --node --kind --in --why" ;;
         dump) options="--job --node" ;;

@@ -11,6 +11,7 @@ _crun_store() {
     case ${COMP_WORDS[1]}:${prev//_/-} in
         serve:--host) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         serve:--port) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        serve:--port-range) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         serve:--max-memory) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         serve:--max-clients) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         serve:--max-key) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -27,7 +28,7 @@ _crun_store() {
         ping:--timeout) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case ${COMP_WORDS[1]} in
-        serve) options="--host --port --max-memory --max-clients --max-key --max-value --max-list --max-client-buffer" ;;
+        serve) options="--host --port --port-range --max-memory --max-clients --max-key --max-value --max-list --max-client-buffer" ;;
         get) options="--json --timeout" ;;
         set) options="--json --timeout" ;;
         add) options="--json --timeout" ;;

@@ -15,6 +15,7 @@ _crun() {
         --master-addr) COMPREPLY=($(compgen -W "127.0.0.1 localhost" -- "$cur")); return ;;
         --master-port) COMPREPLY=($(compgen -W "0 29500" -- "$cur")); return ;;
         --local-addr) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --port-range) COMPREPLY=($(compgen -W "29500-29600" -- "$cur")); return ;;
         --rdzv-backend) COMPREPLY=($(compgen -W "c10d static etcd" -- "$cur")); return ;;
         --rdzv-endpoint) COMPREPLY=($(compgen -W "localhost:0 localhost:29400" -- "$cur")); return ;;
         --rdzv-id) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -38,9 +39,11 @@ _crun() {
         --duplicate-stderr-filters) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --logs-specs) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --event-log-handler) COMPREPLY=($(compgen -W "null console" -- "$cur")); return ;;
+        --event-log) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --summary) COMPREPLY=($(compgen -W "auto always never" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
-    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --use-env --print-completion --help --version"
+    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --port-range --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else

@@ -139,7 +139,8 @@ static bool wants_nodes(const struct coordinator_host_options *o) {
  * and would close its connection. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
-    int rc = store_server_start(NULL, &host->store, err);
+    const struct store_server_options options = {.ports = o->ports};
+    int rc = store_server_start(&options, &host->store, err);
     if (rc == 0 && wants_nodes(o)) rc = host_accept_handoffs(host, err);
     if (rc == 0 && o->listen_host != NULL) {
         rc = store_server_open(host->store, o->listen_host, o->listen_port, &host->door,

@@ -27,6 +27,7 @@ struct coordinator_host_options {
      * connect. */
     const char *listen_host;
     uint16_t listen_port;   /* port for listen_host; 0 = any free port */
+    struct cr_port_range ports; /* the ports that may be chosen where 0 is given */
     bool in_launcher;       /* true: the host ends with a node's launcher */
     bool alone;             /* true: the job has one node, in this process */
     bool jobs_come_later;   /* true: the store opens only when the first round forms */
@@ -100,9 +101,10 @@ void coordinator_host_close(struct coordinator_host *host, const char *why,
  * whether the coordinator has chosen this store. */
 struct store_offer;
 
-/* Starts the server for the stores that this node offers. They listen at `listen_host`; "" = on all
- * interfaces. Returns NULL and sets err on failure. */
-struct store_offer *store_offer_new(const char *listen_host, struct cr_error *err);
+/* Starts the server for the stores that this node offers. They listen at `listen_host` ("" = on all
+ * interfaces), at ports of `ports`. Returns NULL and sets err on failure. */
+struct store_offer *store_offer_new(const char *listen_host, struct cr_port_range ports,
+                                    struct cr_error *err);
 /* Call this before each JOIN. If the offer has no unused empty store, opens one. Stores its port in
  * *port. Returns 0, or a negative errno and a text in err. */
 int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err);

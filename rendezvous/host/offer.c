@@ -17,14 +17,16 @@ struct store_offer {
     struct store_space *serving; /* the store of the round; NULL = another node has that store */
 };
 
-struct store_offer *store_offer_new(const char *listen_host, struct cr_error *err) {
+struct store_offer *store_offer_new(const char *listen_host, struct cr_port_range ports,
+                                    struct cr_error *err) {
+    const struct store_server_options options = {.ports = ports};
     struct store_offer *o = calloc(1, sizeof(*o));
     if (o == NULL) {
         (void) cr_fail(err, -ENOMEM, "offer a store: out of memory");
         return NULL;
     }
     (void) snprintf(o->listen_host, sizeof(o->listen_host), "%s", listen_host);
-    if (store_server_start(NULL, &o->server, err) == 0) return o;
+    if (store_server_start(&options, &o->server, err) == 0) return o;
     free(o);
     return NULL;
 }

@@ -82,15 +82,24 @@ static const char *store_addr_of(const struct backend_addresses *found,
     return backend_is_loopback(addr) && !found->is_written_loopback ? "" : addr;
 }
 
+/* Returns the address at which the rounds' stores listen, if the coordinator listens at `bind`. */
+static const char *store_host_of(const struct backend_plan *plan, const char *bind) {
+    bool shares_port = plan->store_port != 0;
+    bool publishes_other = plan->own_addr[0] != '\0' && strcmp(plan->own_addr, bind) != 0;
+    if (shares_port && !backend_is_any(bind)) return bind; /* nodes connect to the store's port */
+    if (!shares_port && plan->own_bind[0] != '\0') return plan->own_bind;
+    /* --local-addr is a name, or an address that this machine does not have, such as one that a
+     * router translates. Workers use it to reach the store, so the store listens everywhere. */
+    return publishes_other ? "" : bind;
+}
+
 void backend_plan_listening(const struct backend_addresses *found, struct backend_plan *out) {
     bool is_everywhere = strcmp(found->first, "::") == 0; /* IPv6 and IPv4 */
-    bool is_exact = (found->is_written_loopback || found->is_any) && !is_everywhere;
+    bool is_own = found->is_numeric && found->local[0] != '\0';
+    bool is_exact = (found->is_written_loopback || is_own) && !is_everywhere;
     const char *bind = is_exact ? found->first : "";
-    /* If --local-addr is another address than `bind`, workers use it to reach the store, so the
-     * store listens on all interfaces. */
-    bool publishes_other = out->own_addr[0] != '\0' && strcmp(out->own_addr, bind) != 0;
     (void) snprintf(out->listen_host, sizeof(out->listen_host), "%s", bind);
-    (void) snprintf(out->store_host, sizeof(out->store_host), "%s", publishes_other ? "" : bind);
+    (void) snprintf(out->store_host, sizeof(out->store_host), "%s", store_host_of(out, bind));
     (void) snprintf(out->store_addr, sizeof(out->store_addr), "%s", store_addr_of(found, out));
     memcpy(out->machine_addr, found->is_written_loopback ? found->first : found->machine,
            sizeof(out->machine_addr));
@@ -101,6 +110,7 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
     int rc = backend_check(o, err);
     if (rc < 0) return rc;
     *out = (struct backend_plan){.node_rank = o->node_rank,
+                                 .ports = o->ports,
                                  .connect_timeout_ms = o->read_timeout_ms,
                                  .coordinator_wait_ms = o->coordinator_wait_ms};
     if (o->local_addr != NULL && o->local_addr[0] != '\0') {
@@ -108,6 +118,9 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
         rc = backend_look_up(o->local_addr, &own, err);
         if (rc < 0) return cr_wrap(err, "--local-addr");
         (void) snprintf(out->own_addr, sizeof(out->own_addr), "%s", own.first);
+        if (own.is_numeric && own.local[0] != '\0' && !own.is_any) {
+            (void) snprintf(out->own_bind, sizeof(out->own_bind), "%s", own.first);
+        }
     }
     if (o->endpoint.port != 0) {
         (void) snprintf(out->where, sizeof(out->where), "%s:%u", o->endpoint.host,

@@ -169,6 +169,7 @@ static void compare(const char *host, const struct addrinfo *found, struct backe
     out->is_loopback = backend_is_loopback(out->first);
     out->is_written_loopback = is_written_loopback(host);
     out->is_any = backend_is_any(host);
+    out->is_numeric = is_numeric(host);
     find_machine(interfaces, out->machine);
     describe(host, found, interfaces, out);
     if (interfaces != NULL) freeifaddrs(interfaces);

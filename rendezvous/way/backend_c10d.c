@@ -30,6 +30,9 @@ static void plan_alone(const struct rendezvous_options *o, struct backend_plan *
     } else if (out->own_addr[0] == '\0') {
         backend_machine_addr(out->own_addr);
     }
+    if (out->own_bind[0] != '\0') {
+        (void) snprintf(out->store_host, sizeof(out->store_host), "%s", out->own_bind);
+    }
     (void) snprintf(out->store_addr, sizeof(out->store_addr), "%s", out->own_addr);
 }
 

@@ -45,6 +45,8 @@ int backend_etcd_plan(const struct rendezvous_options *o, struct backend_plan *o
     if (rc < 0) return rc;
     out->hosting = BACKEND_ELECTS;
     describe(&o->etcd, out->where, sizeof(out->where));
+    (void) snprintf(out->listen_host, sizeof(out->listen_host), "%s", out->own_bind);
+    (void) snprintf(out->store_host, sizeof(out->store_host), "%s", out->own_bind);
     /* etcd deletes a dead leader's key when the leader's lease in etcd has expired. That should not
      * take much longer than the nodes' leases at the coordinator, so the lease in etcd gets their
      * length, but at least 2 s and at most 5 s. */

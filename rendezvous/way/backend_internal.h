@@ -21,12 +21,13 @@ void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend
                               struct backend_plan *out);
 
 /* Plans where the coordinator and the stores of a hosting node listen, and at which address workers
- * find the store. `found` has the addresses of the endpoint.
+ * find the store. `found` has the addresses of the endpoint. Set out->store_port before the call.
  *
- * Workers on other nodes must reach the stores, so the coordinator and the stores listen on all
- * interfaces, with two exceptions. If the user wrote "localhost" or a loopback address, all nodes
- * are on this machine, and only that address is used. If the user wrote "0.0.0.0", only IPv4 is
- * used. */
+ * If the user wrote an address of this machine as the endpoint, or "localhost", the coordinator and
+ * the stores listen there and nowhere else. If the user wrote "0.0.0.0", they listen on all
+ * interfaces by IPv4. If the user wrote a name, they listen on all interfaces, because other nodes
+ * may know another address of that name. An address given by --local-addr decides for the stores,
+ * unless they share the endpoint's port (backend static). */
 void backend_plan_listening(const struct backend_addresses *found, struct backend_plan *out);
 
 /* Stores the address at which other machines reach this one; see backend_addresses.machine. */

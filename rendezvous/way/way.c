@@ -17,7 +17,8 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
         .store_host = plan->store_host, .store_port = plan->store_port,
         .store_addr = plan->store_addr, .alone = plan->alone, .in_launcher = true,
         .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
-        .listen_port = plan->listen_port, .close_timeout_ms = close_timeout_ms};
+        .listen_port = plan->listen_port, .ports = plan->ports,
+        .close_timeout_ms = close_timeout_ms};
     return coordinator_host_open(loop, &h, out, err);
 }
 
@@ -26,9 +27,10 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t clos
 static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
-    struct coordinator_host_options h = {.store_host = "",
+    struct coordinator_host_options h = {.store_host = plan->store_host,
                                          .store_addr = plan->own_addr,
-                                         .listen_host = "",
+                                         .listen_host = plan->listen_host,
+                                         .ports = plan->ports,
                                          .jobs_come_later = true,
                                          .elected = true,
                                          .held_ms = plan->etcd_lease_ms,

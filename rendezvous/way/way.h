@@ -37,6 +37,9 @@ struct backend_plan {
     char facts[512];
     /* address this node publishes; "" = its address on the connection to the coordinator */
     char own_addr[RDZV_ADDR_MAX];
+    /* own_addr if the user gave it as a number and this machine has it: the stores of this node
+     * listen there and nowhere else. "" = --local-addr does not decide where they listen */
+    char own_bind[RDZV_ADDR_MAX];
     /* address at which other nodes reach this machine, if no better one is known. If the user wrote
      * a loopback address as the endpoint, it is that address, because all nodes are on this
      * machine. "" = not known */
@@ -69,6 +72,7 @@ struct backend_plan {
     char store_addr[RDZV_ADDR_MAX];
     char listen_host[CR_HOST_MAX];     /* where other nodes connect if store_port is 0 */
     uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
+    struct cr_port_range ports;        /* the ports that may be chosen where none is given */
 };
 
 /* Checks the options without resolving a name or opening a socket. Returns 0, or -EINVAL and sets
@@ -92,6 +96,7 @@ struct backend_addresses {
      * only. */
     bool is_written_loopback;
     bool is_any;                /* true: the host is 0.0.0.0 or ::, all interfaces */
+    bool is_numeric;            /* true: the user wrote an address, not a name */
     bool has_others;            /* true: the host has addresses of other machines, too */
     uint32_t before_local;      /* how many of the others are smaller (race_compare()) */
     /* address at which other machines reach this one: that of the default route, or else of the

@@ -19,6 +19,7 @@
 enum {
     HOST,
     PORT,
+    PORT_RANGE,
     MAX_MEMORY,
     MAX_CLIENTS,
     MAX_KEY,
@@ -38,6 +39,9 @@ static const struct cr_option options[OPTION_COUNT] = {
               .value_name = "PORT",
               .default_value = "0",
               .help = "port; 0 takes any free one"},
+    [PORT_RANGE] = {.name = "port-range",
+                    .value_name = "LO-HI",
+                    .help = "ports among which --port=0 chooses (default: any free one)"},
     [MAX_MEMORY] = {.name = "max-memory",
                     .value_name = "SIZE",
                     .help = "bytes of keys, values and buffers (default: half of the memory)"},
@@ -165,8 +169,15 @@ static int run(const struct cr_command *command, const struct cr_command_line *l
         int status = read_number(command, &numbers[i], line->value[option], &value[option]);
         if (status != 0) return status;
     }
+    const char *range = line->value[PORT_RANGE];
+    struct cr_port_range ports = {0};
+    struct cr_error err = {0};
+    if (range != NULL && cr_port_range_parse(range, &ports, &err) < 0) {
+        return cr_complain_usage(command->name, "--port-range: %s", err.text);
+    }
     const struct store_server_options limits = {
         .no_thread = 1,
+        .ports = ports,
         .key_max = (size_t) value[MAX_KEY],
         .value_max = (size_t) value[MAX_VALUE],
         .list_max = (size_t) value[MAX_LIST],

@@ -104,16 +104,41 @@ static const char *listen_remedy(int code) {
     }
 }
 
-int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port, char address[80],
-                 struct cr_error *err) {
+static int open_port(const char *host, uint16_t port, int *fd, struct cr_error *err) {
     bool everywhere = host == NULL || host[0] == '\0';
     struct cr_error why = {0};
     int rc = everywhere ? open_everywhere(port, fd) : open_at(host, port, fd, &why);
     if (why.code < 0) return cr_fail(err, rc, "%s", why.text);
-    if (rc < 0) {
-        return cr_fail(err, rc, "cannot listen on '%s:%u': %s%s", everywhere ? "*" : host, port,
-                       strerror(-rc), listen_remedy(rc));
+    if (rc == 0) return 0;
+    return cr_fail(err, rc, "cannot listen on '%s:%u': %s%s", everywhere ? "*" : host, port,
+                   strerror(-rc), listen_remedy(rc));
+}
+
+/* Listens on a free port of options.ports. Each call begins with the port after the one that was
+ * opened last, so that a port is used again as late as possible: workers of an earlier round must
+ * not find the store of a later one at the port that they know. */
+static int open_in_range(struct store_server *server, const char *host, int *fd,
+                         struct cr_error *err) {
+    const struct cr_port_range range = server->options.ports;
+    uint32_t count = cr_port_range_count(range);
+    for (uint32_t i = 0; i < count; i++) {
+        struct cr_error why = {0};
+        uint32_t number = atomic_fetch_add(&server->next_port, 1) % count;
+        int rc = open_port(host, (uint16_t) (range.first + number), fd, &why);
+        if (rc == 0) return 0;
+        if (rc != -EADDRINUSE) return cr_fail(err, rc, "%s", why.text);
     }
+    return cr_fail(err, -EADDRNOTAVAIL,
+                   "cannot listen on '%s': all ports from %u to %u are in use; give a larger "
+                   "--port-range", host == NULL || host[0] == '\0' ? "*" : host, range.first,
+                   range.last);
+}
+
+int store_listen(struct store_server *server, const char *host, uint16_t port, int *fd,
+                 uint16_t *bound_port, char address[80], struct cr_error *err) {
+    bool chooses = port == 0 && cr_port_range_count(server->options.ports) > 0;
+    int rc = chooses ? open_in_range(server, host, fd, err) : open_port(host, port, fd, err);
+    if (rc < 0) return rc;
     union store_peer bound;
     socklen_t len = sizeof(bound);
     if (getsockname(*fd, &bound.sa, &len) < 0) {

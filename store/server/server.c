@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 /* ---- calls ---- */
@@ -75,6 +76,11 @@ static void fill_options(struct store_server *server, const struct store_server_
     if (o->client_buffer_max > INT32_MAX) o->client_buffer_max = INT32_MAX;
     if (o->value_max > o->client_buffer_max) o->value_max = o->client_buffer_max;
     if (o->memory_max == 0) o->memory_max = half_of_memory();
+    /* Several programs of this machine may have been given the same range. They begin at random
+     * ports of it, so that one of them rarely finds a port that another one has just closed. */
+    unsigned first = 0;
+    (void) getrandom(&first, sizeof(first), GRND_NONBLOCK);
+    atomic_init(&server->next_port, first);
     /* + 1, because keys on the wire begin with torch's '/' */
     server->limits = (struct store_limits){.key_max = o->key_max + 1,
                                            .value_max = o->value_max,
@@ -234,7 +240,7 @@ int store_server_open(struct store_server *server, const char *host, uint16_t po
     space->server = server;
     space->fd = -1;
     struct opening o = {.space = space};
-    int rc = store_listen(host, port, &space->fd, bound_port, space->address, err);
+    int rc = store_listen(server, host, port, &space->fd, bound_port, space->address, err);
     if (rc == 0) {
         call(server, run_open, &o);
         rc = o.rc;

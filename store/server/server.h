@@ -9,6 +9,7 @@
 #define STORE_SERVER_SERVER_H
 
 #include "base/error.h"
+#include "base/port_range.h"
 #include "store/bytes/bytes.h"
 
 struct store_server;
@@ -27,6 +28,9 @@ struct store_server_options {
     /* bytes of one request; also, bytes of replies that the server keeps for a connection whose
      * client does not read them; default STORE_CLIENT_BUFFER_MAX */
     size_t client_buffer_max;
+    /* the ports among which store_server_open() chooses if it is called with port 0; default: the
+     * kernel chooses any free port */
+    struct cr_port_range ports;
     /* 1: the server starts no thread. The caller runs the loop by store_server_run(), and must call
      * all other functions from the thread that runs the loop. 0: the server starts a thread. */
     int no_thread;
@@ -48,10 +52,11 @@ int store_server_start(const struct store_server_options *options, struct store_
 int store_server_run(struct store_server *server, int signal_fd);
 
 /* Opens a space that listens on host:port and has no keys yet, and stores it in *out. Port 0
- * chooses any free port; *bound_port is set to the port in use. `host` is a name or address of this
- * machine; NULL or "" means all interfaces, IPv4 and IPv6. Returns 0, or -EADDRINUSE,
- * -EADDRNOTAVAIL, -EACCES or -ENOENT (unknown host) and sets err to a text that names the
- * address. */
+ * chooses any free port, or a free one of options.ports if these were given; *bound_port is set to
+ * the port in use. `host` is a name or address of this machine; NULL or "" means all interfaces,
+ * IPv4 and IPv6. Returns 0, or -EADDRINUSE, -EADDRNOTAVAIL, -EACCES or -ENOENT (unknown host) and
+ * sets err to a text that names the address. If no port of the range is free, returns
+ * -EADDRNOTAVAIL and a text that names the range. */
 int store_server_open(struct store_server *server, const char *host, uint16_t port,
                       struct store_space **out, uint16_t *bound_port, struct cr_error *err);
 

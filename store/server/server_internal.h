@@ -26,6 +26,7 @@
 
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
 #include <sys/queue.h>
@@ -137,6 +138,9 @@ struct store_server {
     struct store_server_options options; /* options as given to store_server_start(), with each 0
                                           * replaced by its default */
     struct store_limits limits;
+    /* number of the port in options.ports that is tried first for the next space; atomic, because
+     * store_server_open() binds in the thread of its caller */
+    atomic_uint next_port;
     LIST_HEAD(, store_space) spaces;
     struct store_magic magics[STORE_MAGICS_MAX];
     size_t magic_count;
@@ -173,10 +177,11 @@ void store_spaces_close(struct store_server *server); /* closes all spaces and f
 /* ---- listen.c ---- */
 
 /* Creates a listening, non-blocking socket with the options that accepted sockets inherit from it,
- * and stores its descriptor in *fd. Sets *bound_port to the port in use and `address` to the
- * numeric address. Returns 0, or a negative errno and sets err. */
-int store_listen(const char *host, uint16_t port, int *fd, uint16_t *bound_port, char address[80],
-                 struct cr_error *err);
+ * and stores its descriptor in *fd. If `port` is 0, chooses it as store_server_open() promises.
+ * Sets *bound_port to the port in use and `address` to the numeric address. Returns 0, or a
+ * negative errno and sets err. */
+int store_listen(struct store_server *server, const char *host, uint16_t port, int *fd,
+                 uint16_t *bound_port, char address[80], struct cr_error *err);
 /* Starts to accept connections. Returns 0 or a negative errno. */
 int store_listener_attach(struct store_space *space);
 /* Call this when a descriptor has become free. If the space has paused accepting because no

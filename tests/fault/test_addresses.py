@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN_STORE, SCALE, clean_env, run, run_tests, start, wait_for
+from crun_test import BUILD, CRUN, CRUN_STORE, SCALE, clean_env, run, run_tests, start, wait_for
 from netns import Net
 from nodes import Nodes
 
@@ -70,8 +70,8 @@ def test_own_name_is_127_0_1_1_static(tmp):
 
 class Agent:
     """crun-agent serve on a host."""
-    def __init__(self, host, listen):
-        self.process = start([*host.run, CRUN_AGENT, "serve", f"--listen={listen}"],
+    def __init__(self, host, listen, *options):
+        self.process = start([*host.run, CRUN_AGENT, "serve", f"--listen={listen}", *options],
                              env=clean_env(), stderr=subprocess.STDOUT)
         self.address = self.process.stdout.readline().strip()
 
@@ -303,6 +303,85 @@ def test_a_standalone_node_is_not_reached_from_other_hosts(tmp):
                 assert not reaches(net.hosts[1], ("10.77.0.1", worker.address[1])), options
                 worker.signal(nodes.WELL)
                 assert nodes.nodes[0].wait() == 0
+
+
+def listeners(host):
+    """Returns the (address, port) pairs at which programs on the host listen by TCP."""
+    lines = run([*host.run, "ss", "-Hltn"]).stdout.splitlines()
+    return sorted(tuple(line.split()[3].rsplit(":", 1)) for line in lines)
+
+
+def where_two_nodes_listen(net, tmp, endpoint, *given):
+    """Runs a job on two hosts. Returns what both hosts listen at while its workers run."""
+    with Nodes(tmp, "--nnodes=2", *given, endpoint=endpoint, conf=CONF) as nodes:
+        started = [nodes.start(f"n{i}", f"--node-rank={i}", f"--local-addr={h.addr}",
+                               prefix=h.run) for i, h in enumerate(net.hosts)]
+        workers = nodes.round(2)
+        found = [listeners(h) for h in net.hosts]
+        for w in workers:
+            nodes.connects(w)
+            w.signal(nodes.WELL)
+        assert [n.wait() for n in started] == [0, 0]
+    return found, workers[0].address
+
+
+def test_an_address_that_the_user_wrote_is_the_only_one(tmp):
+    """The coordinator and the stores listen at the address of the command line, not everywhere."""
+    with Net(2) as net:
+        for given in (("--rdzv-backend=c10d",), ("--rdzv-backend=static",)):
+            found, store = where_two_nodes_listen(net, tmp, "10.77.0.1:29400", *given)
+            ports = {"29400", str(store[1])}
+            assert found == [[("10.77.0.1", p) for p in sorted(ports)], []], (given, found)
+
+
+def test_local_addr_decides_where_stores_listen(tmp):
+    """The endpoint is a name, so the coordinator listens everywhere, but the store does not."""
+    with Net(2) as net:
+        for host in net.hosts:
+            host.etc_hosts("10.77.0.1 head")
+        found, store = where_two_nodes_listen(net, tmp, "head:29400", "--rdzv-backend=c10d")
+        expected = sorted([("*", "29400"), ("10.77.0.1", str(store[1]))])
+        assert found == [expected, []], found
+        nodes, worker = one_node(net, tmp, "--local-addr=10.77.0.1")
+        with nodes:
+            found = listeners(net.hosts[0])
+            assert found == [("10.77.0.1", str(worker.address[1]))], found
+            worker.signal(nodes.WELL)
+            assert nodes.nodes[0].wait() == 0
+
+
+def beyond(found, first, last, *given):
+    """Returns the listeners whose port is neither in the range nor one of those given."""
+    allowed = {str(p) for p in (*range(first, last + 1), *given)}
+    return [l for l in found if l[1] not in allowed]
+
+
+def test_port_range_bounds_every_listener(tmp):
+    """Two nodes and a crun-agent, over several rounds, listen at no port beyond the range."""
+    with Net(3) as net:
+        with Agent(net.hosts[2], "10.77.0.3:29400", "--port-range=7000-7009"), \
+                Nodes(tmp, "--nnodes=1:2", "--max-restarts=3", "--port-range=7000-7004",
+                      endpoint="10.77.0.3:29400", conf=f"{CONF},is_host=0") as nodes:
+            started = [nodes.start(f"n{i}", prefix=net.hosts[i].run) for i in range(2)]
+            for failures in range(4):
+                workers = nodes.round(2)
+                found = [l for h in net.hosts for l in listeners(h)]
+                assert 7000 <= workers[0].address[1] <= 7004, workers[0].address
+                assert beyond(found, 7000, 7009, 29400) == [], found
+                workers[1].signal(nodes.WELL if failures == 3 else signal.SIGKILL)
+            workers[0].signal(nodes.WELL)
+            assert [n.wait() for n in started] == [0, 0]
+
+
+def test_a_port_range_without_a_free_port(tmp):
+    with Net(1) as net, Agent(net.hosts[0], "10.77.0.1:7000"):
+        done = run([*net.hosts[0].run, CRUN, "--standalone", "--port-range=7000-7000", "/bin/true"])
+        assert done.returncode == 0, done  # the agent has this port at another address only
+        done = run([*net.hosts[0].run, CRUN, "--standalone", "--local-addr=10.77.0.1",
+                    "--port-range=7000-7000", "/bin/true"])
+        assert done.returncode == 1, done
+        assert "all ports from 7000 to 7000 are in use; give a larger --port-range" in done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
 
 
 def test_the_endpoint_of_one_node_answers(tmp):

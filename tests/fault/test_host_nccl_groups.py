@@ -14,11 +14,6 @@ from workers import BUILD, Store, expect, expect_all, fail, host_nccl, run_worke
 if not os.path.exists(f"{BUILD}/tests/host_nccl/libnccl.so.2"):
     skip("the host NCCL was not built (no CUDA or NCCL headers)")
 
-if os.path.basename(BUILD) == "tsan":
-    skip("ThreadSanitizer reports races that are not resolved yet: between an operation and the "
-         "overseer in the host NCCL (state_of() in comm.c), and between an abort and the making of "
-         "a communicator in the backend (add_to() in nccl_end.c)")
-
 environment = dict(os.environ, CRUN_TEST_BACKEND="nccl")
 environment.setdefault("CRUN_TEST_DEADLINE", "60")
 

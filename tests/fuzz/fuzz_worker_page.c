@@ -18,6 +18,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CR_ASSERT(got.answer <= CHANNEL_NEEDS);
     CR_ASSERT(got.needs_ms >= 0 && got.needs_ms <= INT64_C(1000) * 3600 * 24 * 365);
     CR_ASSERT(got.needs_ms == 0 || got.answer == CHANNEL_NEEDS);
+    struct worker_steps steps;
+    worker_page_read_steps(&page, &steps);
+    CR_ASSERT(steps.count < INT64_MAX && steps.first_ns >= 0 && steps.last_ns >= steps.first_ns);
+    CR_ASSERT(steps.count > 0 || steps.last_ns == 0);
     worker_page_begin_round(&page);
     worker_page_read(&page, &got);
     CR_ASSERT(got.step == 0 && got.stopped_for == 0);

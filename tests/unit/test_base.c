@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/port_range.h"
 #include "base/waiting.h"
 #include "tests/lib/run_suite.h"
 
@@ -134,6 +135,26 @@ START_TEST(test_endpoint) {
 }
 END_TEST
 
+START_TEST(test_port_range) {
+    static const char *const wrong[] = {"", "5", "-", "5-", "-5", "0-5", "6-5", "1-65536", "1-2-3",
+                                        "+1-2", "1- 2", "a-b", "000001-2"};
+    struct cr_port_range r = {0};
+    struct cr_error err = {0};
+    ck_assert_uint_eq(cr_port_range_count(r), 0);
+    ck_assert_int_eq(cr_port_range_parse("29500-29600", &r, &err), 0);
+    ck_assert_uint_eq(r.first, 29500);
+    ck_assert_uint_eq(r.last, 29600);
+    ck_assert_uint_eq(cr_port_range_count(r), 101);
+    ck_assert_int_eq(cr_port_range_parse("1-65535", &r, &err), 0);
+    ck_assert_uint_eq(cr_port_range_count(r), 65535);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        err = (struct cr_error){0};
+        ck_assert_msg(cr_port_range_parse(wrong[i], &r, &err) == -EINVAL, "'%s'", wrong[i]);
+        ck_assert_ptr_nonnull(strstr(err.text, "write LO-HI"));
+    }
+}
+END_TEST
+
 START_TEST(test_clock) {
     ck_assert_int_eq(cr_poll_timeout(CR_FOREVER), -1);
     ck_assert_int_eq(cr_poll_timeout(cr_monotonic_ms() - 1), 0);
@@ -168,6 +189,7 @@ int main(void) {
     tcase_add_test(t, test_take_frames);
     tcase_add_test(t, test_take_frames_reentered);
     tcase_add_test(t, test_endpoint);
+    tcase_add_test(t, test_port_range);
     tcase_add_test(t, test_clock);
     tcase_add_test(t, test_waiting);
     tcase_add_test(t, test_log_level);

@@ -152,6 +152,65 @@ START_TEST(test_port_in_use) {
 }
 END_TEST
 
+/* Finds `count` neighbouring ports that are free on loopback, and stores them in *out. */
+static void find_free_ports(uint16_t count, struct cr_port_range *out) {
+    uint16_t port, found = 0;
+    for (uint16_t first = 20000; found < count; first = (uint16_t) (first + found + 1)) {
+        struct store_space *spaces[8];
+        ck_assert_uint_lt(first, 30000);
+        for (found = 0; found < count; found++) {
+            if (store_server_open(server, "127.0.0.1", (uint16_t) (first + found), &spaces[found],
+                                  &port, NULL) < 0) break;
+        }
+        for (uint16_t i = 0; i < found; i++) store_space_close(spaces[i]);
+        *out = (struct cr_port_range){first, (uint16_t) (first + count - 1)};
+    }
+}
+
+START_TEST(test_ports_of_a_range) {
+    struct store_server_options options = {0};
+    struct store_server *bounded;
+    struct store_space *spaces[3], *fourth = NULL, *given;
+    struct cr_error err = {0};
+    uint16_t ports[3], port;
+    find_free_ports(3, &options.ports);
+    ck_assert_int_eq(store_server_start(&options, &bounded, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        int rc = store_server_open(bounded, "127.0.0.1", 0, &spaces[i], &ports[i], &err);
+        ck_assert_int_eq(rc, 0);
+        ck_assert_uint_ge(ports[i], options.ports.first);
+        ck_assert_uint_le(ports[i], options.ports.last);
+    }
+    ck_assert_int_eq(store_server_open(bounded, "127.0.0.1", 0, &fourth, &port, &err),
+                     -EADDRNOTAVAIL);
+    ck_assert_ptr_nonnull(strstr(err.text, "are in use; give a larger --port-range"));
+    store_space_close(spaces[1]);
+    ck_assert_int_eq(store_server_open(bounded, "127.0.0.1", 0, &fourth, &port, &err), 0);
+    ck_assert_uint_eq(port, ports[1]);
+    /* a port that the caller names need not be in the range */
+    ck_assert_int_eq(store_server_open(server, "127.0.0.1", 0, &given, &port, &err), 0);
+    store_space_close(given);
+    ck_assert_int_eq(store_server_open(bounded, "127.0.0.1", port, &given, &port, &err), 0);
+    store_server_stop(bounded);
+}
+END_TEST
+
+START_TEST(test_a_port_of_a_range_is_reused_last) {
+    struct store_server_options options = {0};
+    struct store_server *bounded;
+    struct store_space *space;
+    uint16_t ports[3];
+    find_free_ports(3, &options.ports);
+    ck_assert_int_eq(store_server_start(&options, &bounded, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(store_server_open(bounded, "127.0.0.1", 0, &space, &ports[i], NULL), 0);
+        store_space_close(space);
+    }
+    ck_assert(ports[0] != ports[1] && ports[1] != ports[2] && ports[0] != ports[2]);
+    store_server_stop(bounded);
+}
+END_TEST
+
 /* ---- connections that the server hands to other rooms ---- */
 
 static struct {
@@ -417,6 +476,8 @@ int main(void) {
     tcase_add_test(t, test_clear_forgets_and_goes_on);
     tcase_add_test(t, test_clearing_while_a_child_has_all_open);
     tcase_add_test(t, test_port_in_use);
+    tcase_add_test(t, test_ports_of_a_range);
+    tcase_add_test(t, test_a_port_of_a_range_is_reused_last);
     tcase_add_test(t, test_a_registered_magic_gets_the_connection);
     tcase_add_test(t, test_calls_from_many_threads);
     tcase_add_test(t, test_a_wait_holds_up_nobody_else);

@@ -62,7 +62,11 @@ int crunrt_step_count(crunrt *rt) {
     struct worker_channel *c = &rt->channel;
     c->round.steps++;
     if (c->page == NULL) return 0;
-    atomic_store_explicit(&c->page->stepped_ns, cr_monotonic_ns(), memory_order_relaxed);
+    int64_t now_ns = cr_monotonic_ns();
+    atomic_store_explicit(&c->page->stepped_ns, now_ns, memory_order_relaxed);
+    if (c->round.steps == 1) {
+        atomic_store_explicit(&c->page->first_step_ns, now_ns, memory_order_relaxed);
+    }
     /* The worker first stores its step and then reads the bell; the agent first increments the bell
      * and then reads the step. These accesses are sequentially consistent, so either this worker
      * sees the new bell, or the agent sees the new step. */

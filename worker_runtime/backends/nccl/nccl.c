@@ -17,7 +17,10 @@ static void *nccl_native(void *arg) {
     struct nccl_state *s = arg;
     struct cr_error ignored;
     (void) nccl_flush(s, &ignored);
-    return s->comm;
+    nccl_lock();
+    ncclComm_t comm = s->comm;
+    nccl_unlock();
+    return comm;
 }
 
 __attribute__((visibility("default"))) const struct crunrt_backend crunrt_backend;

@@ -33,6 +33,13 @@ static int64_t abort_timeout_ms(void) {
     return ms;
 }
 
+bool has_comm(struct nccl_state *s) {
+    nccl_lock();
+    bool has = s->comm != NULL;
+    nccl_unlock();
+    return has;
+}
+
 void set_connected(struct nccl_state *s) {
     nccl_lock();
     s->is_connected = true;
@@ -150,7 +157,7 @@ struct collection {
 /* Adds the state to those whose communicators are aborted together. Does nothing if the state has
  * no communicator or its abort has already begun. */
 static void add_to(struct collection *c, struct nccl_state *s) {
-    if (__atomic_load_n(&s->comm, __ATOMIC_ACQUIRE) == NULL || s->is_aborting) return;
+    if (s->comm == NULL || s->is_aborting) return;
     s->is_aborting = true;
     s->next_in_job = NULL;
     *c->end = s;
@@ -254,7 +261,7 @@ static bool finalize(struct nccl_state *s) {
  * be gone, and finalize would wait for the peer. */
 static void run_close(struct job *j) {
     struct nccl_state *s = j->states;
-    if (s->comm != NULL && (abort_count() != s->aborts_before || !finalize(s))) nccl_abort(s);
+    if (has_comm(s) && (abort_count() != s->aborts_before || !finalize(s))) nccl_abort(s);
     overseer_remove(s);
     if (!s->is_wedged) release_device(s);
     free_launches(s);

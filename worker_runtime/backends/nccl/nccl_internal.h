@@ -51,6 +51,8 @@ struct nccl_state {
                          * state */
     bool has_graphs;    /* true if operations of the communicator have become part of CUDA graphs */
     int inside;         /* number of threads that are in a call of NCCL with this communicator */
+    bool is_inspected;  /* true while the overseer asks NCCL for the communicator's error; no other
+                         * thread begins a call of NCCL with the communicator meanwhile */
     int pins;           /* more than 0 while the overseer uses the state, even without the lock */
     /* The call of NCCL that the group's thread is in: what the call does (for error texts; NULL if
      * the thread is in no call), when it began, its timeout and its deadline, all three in ms. */
@@ -104,8 +106,14 @@ int wait_for_comm(struct nccl_state *s, const struct backend_store *store, const
 
 /* Checks the communicator. Returns 0 if it is usable, and -EINPROGRESS if a call of NCCL on it is
  * in progress. Otherwise sets err and returns the error that NCCL reports, also an asynchronous
- * one; or, if the communicator was aborted, the reason of the abort. */
+ * one; or, if the communicator was aborted, the reason of the abort. Only the group's thread calls
+ * this. */
 int look_at_comm(struct nccl_state *s, const char *phase, struct cr_error *err);
+
+/* Does what look_at_comm() does, for the overseer. If the group's thread is in a call of NCCL with
+ * the communicator, returns 0 at once, because NCCL allows only one thread at a time to use a
+ * communicator. */
+int inspect_comm(struct nccl_state *s, const char *phase, struct cr_error *err);
 
 /* ---- nccl_launch.c: operations on the stream ---- */
 
@@ -182,6 +190,13 @@ int comm_take(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err);
  * communicator has been aborted since comm_take(), sets err and returns the reason of the abort. */
 int comm_give(struct nccl_state *s, struct cr_error *err);
 
+/* These do for the overseer's thread what comm_take() and comm_give() do. inspect_begin() returns
+ * false if there is no communicator, if it is being aborted, or if another thread is in a call with
+ * it. If it returns true, other threads wait in comm_take() and call_begin() until inspect_end().
+ */
+bool inspect_begin(struct nccl_state *s, ncclComm_t *comm);
+int inspect_end(struct nccl_state *s, struct cr_error *err);
+
 /* For calls of NCCL that may wait for other ranks, use call_begin() and call_end() instead of
  * comm_take() and comm_give(). If the call of NCCL is not over at the deadline, or if another rank
  * has failed, the overseer aborts the communicator, so that the call of NCCL returns. */
@@ -212,6 +227,9 @@ ncclConfig_t config_of(const struct nccl_state *s);
 void repair_group_depth(const struct nccl_api *api);
 
 /* ---- nccl_end.c ---- */
+
+/* Returns false before the communicator of `s` is made, and after its abort or end. */
+bool has_comm(struct nccl_state *s);
 
 /* Call this when the communicator of `s` is connected. After this call, an abort of any connected
  * communicator aborts this one, too. */

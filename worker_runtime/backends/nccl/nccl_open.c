@@ -125,15 +125,35 @@ static int exchange_id(const struct backend_group *g, const struct nccl_api *api
 
 /* ---- connecting a communicator ---- */
 
-static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots) {
+static ncclResult_t begin_init(struct nccl_state *s, ncclUniqueId *ids, int roots,
+                               ncclComm_t *comm) {
     ncclConfig_t config = config_of(s);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
     if (roots > 1) {
-        return s->api->ncclCommInitRankScalable(&s->comm, s->size, s->rank, roots, ids, &config);
+        return s->api->ncclCommInitRankScalable(comm, s->size, s->rank, roots, ids, &config);
     }
 #endif
     (void) roots;
-    return s->api->ncclCommInitRankConfig(&s->comm, s->size, ids[0], s->rank, &config);
+    return s->api->ncclCommInitRankConfig(comm, s->size, ids[0], s->rank, &config);
+}
+
+static void set_comm(struct nccl_state *s, ncclComm_t comm) {
+    nccl_lock();
+    s->comm = comm;
+    nccl_unlock();
+}
+
+/* Initialises the communicator in a group of NCCL. In a group, ncclCommInitRankConfig() only makes
+ * the handle, and ncclGroupEnd() waits for the other ranks. So this thread can give the handle to
+ * the overseer, which aborts the communicator at the deadline, before it waits. */
+static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots) {
+    ncclComm_t comm = NULL;
+    ncclResult_t r = s->api->ncclGroupStart();
+    if (r != ncclSuccess) return r;
+    r = begin_init(s, ids, roots, &comm);
+    if (r == ncclSuccess || r == ncclInProgress) set_comm(s, comm);
+    ncclResult_t end = s->api->ncclGroupEnd();
+    return r == ncclSuccess || r == ncclInProgress ? end : r;
 }
 
 /* Call this when this rank's communicator is initialised. The last rank that calls this deletes all
@@ -163,12 +183,6 @@ static int exchange_ids(const struct backend_group *g, const struct nccl_api *ap
     return 0;
 }
 
-static void forget_comm(struct nccl_state *s) {
-    nccl_lock();
-    s->comm = NULL; /* a failed init may have written an invalid pointer to s->comm */
-    nccl_unlock();
-}
-
 static int connect_with(struct nccl_state *s, const struct backend_group *g, ncclUniqueId *ids,
                         int roots, struct cr_error *err) {
     static const char phase[] = "initialise the communicator";
@@ -182,10 +196,7 @@ static int connect_with(struct nccl_state *s, const struct backend_group *g, ncc
         rc = call_end(s, err);
         if (rc == 0 && r != ncclSuccess && r != ncclInProgress)
             rc = fail_nccl(s->api, s, r, err, phase);
-        if (r != ncclSuccess && r != ncclInProgress) {
-            forget_comm(s);
-            repair_group_depth(s->api);
-        }
+        if (r != ncclSuccess && r != ncclInProgress) repair_group_depth(s->api);
     }
     if (rc == 0) rc = wait_for_comm(s, &s->store, phase, g->timeout_ms, deadline_ms, err);
     visit_end(s, &v);

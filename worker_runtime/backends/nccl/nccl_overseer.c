@@ -65,6 +65,7 @@ int fail_gone(const struct nccl_state *s, struct cr_error *err) {
 
 /* Call this with the lock held. */
 static int enter(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err) {
+    while (s->is_inspected) (void) nccl_wait_change(NEVER);
     if (s->is_aborting || s->failure.code != 0 || (comm != NULL && s->comm == NULL))
         return fail_gone(s, err);
     s->inside++;
@@ -88,6 +89,24 @@ int comm_take(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err) {
 int comm_give(struct nccl_state *s, struct cr_error *err) {
     nccl_lock();
     int rc = leave(s, err);
+    nccl_unlock();
+    return rc;
+}
+
+bool inspect_begin(struct nccl_state *s, ncclComm_t *comm) {
+    struct cr_error ignored;
+    nccl_lock();
+    s->is_inspected = s->inside == 0 && enter(s, comm, &ignored) == 0;
+    bool begins = s->is_inspected;
+    nccl_unlock();
+    return begins;
+}
+
+int inspect_end(struct nccl_state *s, struct cr_error *err) {
+    nccl_lock();
+    s->is_inspected = false;
+    int rc = leave(s, err);
+    nccl_changed();
     nccl_unlock();
     return rc;
 }
@@ -149,7 +168,7 @@ static bool must_look(const struct nccl_state *s, int64_t now) {
  * reports an error of the communicator. Call this without the lock, but with the state pinned. */
 static bool sees_failure(struct nccl_state *s, bool is_in_call, struct cr_error *cause) {
     int rc = s->store.peek(s->store.arg, cause);
-    if (rc == 0 && !is_in_call) rc = look_at_comm(s, "an operation on the stream failed", cause);
+    if (rc == 0 && !is_in_call) rc = inspect_comm(s, "an operation on the stream failed", cause);
     return rc < 0 && rc != -EINPROGRESS;
 }
 

@@ -9,11 +9,11 @@
 #include <string.h>
 
 int nccl_can_split(void *arg, const struct backend_group *g) {
-    const struct nccl_state *parent = arg;
+    struct nccl_state *parent = arg;
     const char *wanted = getenv("CRUNRT_NCCL_SPLIT");
     if (wanted != NULL && strcmp(wanted, "0") == 0) return 0;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
-    if (parent->comm == NULL || parent->api->ncclCommSplit == NULL) return 0;
+    if (!has_comm(parent) || parent->api->ncclCommSplit == NULL) return 0;
     return g->rank < 0 || g->device == parent->device;
 #else
     (void) parent;

@@ -108,17 +108,32 @@ int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, struct cr_e
     return 0;
 }
 
-int look_at_comm(struct nccl_state *s, const char *phase, struct cr_error *err) {
-    ncclComm_t comm = NULL;
+static ncclResult_t get_error(const struct nccl_state *s, ncclComm_t comm) {
     ncclResult_t state = ncclSuccess;
-    int rc = comm_take(s, &comm, err);
-    if (rc < 0) return rc;
     ncclResult_t r = s->api->ncclCommGetAsyncError(comm, &state);
-    rc = comm_give(s, err);
-    if (rc < 0) return rc;
-    if (r == ncclSuccess) r = state;
+    return r == ncclSuccess ? state : r;
+}
+
+static int judge(struct nccl_state *s, ncclResult_t r, const char *phase, struct cr_error *err) {
     if (r == ncclInProgress) return -EINPROGRESS;
     return r == ncclSuccess ? 0 : fail_nccl(s->api, s, r, err, phase);
+}
+
+int look_at_comm(struct nccl_state *s, const char *phase, struct cr_error *err) {
+    ncclComm_t comm = NULL;
+    int rc = comm_take(s, &comm, err);
+    if (rc < 0) return rc;
+    ncclResult_t r = get_error(s, comm);
+    rc = comm_give(s, err);
+    return rc < 0 ? rc : judge(s, r, phase, err);
+}
+
+int inspect_comm(struct nccl_state *s, const char *phase, struct cr_error *err) {
+    ncclComm_t comm = NULL;
+    if (!inspect_begin(s, &comm)) return 0;
+    ncclResult_t r = get_error(s, comm);
+    int rc = inspect_end(s, err);
+    return rc < 0 ? rc : judge(s, r, phase, err);
 }
 
 int wait_for_comm(struct nccl_state *s, const struct backend_store *store, const char *phase,

@@ -1,0 +1,51 @@
+/* The history of a node: its ledger (agent/report/ledger.h) and its event log. The agent calls a
+ * function of this header for each thing that happens; the function notes it in the ledger and
+ * writes it to the event log. */
+#ifndef AGENT_HISTORY_H
+#define AGENT_HISTORY_H
+
+#include "agent/agent_job.h"
+#include "agent/case_file.h"
+#include "agent/output/log_relay.h"
+#include "agent/report/report.h"
+#include "agent/worker_channel.h"
+
+#include <stdbool.h>
+
+struct history {
+    const struct agent_job *job;
+    const struct worker_channels *channels; /* NULL until the agent has opened them */
+    const struct log_relay *relay;          /* NULL until the agent has opened it */
+    const struct case_file *case_file;
+    struct event_log *log; /* NULL if there is no --event-log */
+    struct ledger ledger;
+    uint64_t rows_logged; /* number of rows of the ledger that the event log has */
+    bool counts_steps;    /* true if a worker has made a step in any round */
+};
+
+/* Begins the ledger, and opens the event log if the job has one. The caller sets `channels` and
+ * `relay` later. Returns 0; or a negative errno, and sets err. */
+int history_open(struct history *h, const struct agent_job *job, const struct case_file *case_file,
+                 const char *host, struct cr_error *err);
+void history_close(struct history *h); /* the history may be all zeros */
+
+void history_round(struct history *h, const struct rendezvous_round *round);
+/* Call this when the workers of the round are started. */
+void history_started(struct history *h, const struct rendezvous_round *round);
+void history_worker_ended(struct history *h, uint32_t local_rank, const struct worker_exit *how);
+/* Call this when this node begins to stop its workers. `cause` is the reason, if it is not a
+ * failure of a worker of this node (failures == 0). Only the first call in a round counts. */
+void history_broken(struct history *h, uint32_t failures, enum ledger_cause cause);
+void history_done(struct history *h);  /* all workers of this node have ended well */
+void history_gone(struct history *h);  /* no process of the round is left */
+/* Ends the ledger. `outcome` is a word for the event log. */
+void history_end(struct history *h, const char *outcome);
+
+/* Fills in *out with the ledger as it is now. */
+void history_read(struct history *h, struct ledger *out);
+
+/* Appends the table "where the time went", and a NUL, if the job's option --summary wants it.
+ * is_first_node: whether this node had group rank 0; by default, only that node writes it. */
+void history_write_summary(const struct history *h, bool is_first_node, struct cr_buffer *out);
+
+#endif
