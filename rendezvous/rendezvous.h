@@ -78,6 +78,9 @@ struct rendezvous_events {
      * rendezvous_inspected(), with the same id, within seconds. If this callback is NULL, the
      * answer is that there are no workers. */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
+
+    /* A node of the job has called rendezvous_failure(), this one or another one. */
+    void (*on_failure)(void *arg, const struct rendezvous_failure *failure);
 };
 
 /* Checks the options without resolving a name or opening a socket; rendezvous_open() makes the same
@@ -126,6 +129,10 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
  * call rendezvous_leave() and rendezvous_close(). */
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why);
+
+/* Tells all nodes of the job about a worker of this node that has failed. Call it before
+ * rendezvous_failed(). The offset in `failure` is ignored. */
+void rendezvous_failure(struct rendezvous *r, const struct rendezvous_failure *failure);
 
 /* Answer on_inspect: one call of rendezvous_row() for each set of workers at the same place, then
  * rendezvous_inspected(). */

@@ -38,6 +38,7 @@
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
+#define RDZV_VERSION_FAILURE  4 /* first version with FAILURE */
 #define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
 
 /* OPERATE.kind of an order to inspect workers. Only a host of RDZV_VERSION_INSPECT knows it; an
@@ -103,7 +104,9 @@
     F(i64, sent_ms)             /* time on the member's clock; BEAT_ACK returns it */ \
     V(3) \
     /* rounds_over: 1 plus how many rounds of the job the node knows to be over; 0 = unknown */ \
-    F(u64, rounds_over)
+    F(u64, rounds_over) \
+    V(4) \
+    F(i64, wall_ns)             /* the node's wall clock, in ns since 1970; 0 = unknown */
 #define RDZV_CHANGE_ANSWER_FIELDS(F, V) /* the node's answer to CHANGE */ \
     F(u64, id) F(i64, step)     /* steps that the furthest worker made; -1 = none counts steps */ \
     F(i64, needs_ms)            /* time that the slowest worker needs after its last step */
@@ -111,6 +114,22 @@
 #define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
+/* The evidence about a worker that has failed. A node sends it before FAILED; the host passes it on
+ * to all nodes of the job, also to the sender, so that each node can write a whole verdict. Since
+ * version 4. */
+#define RDZV_FAILURE_FIELDS(F, V) \
+    F(u64, round) F(text, host) F(u32, rank) F(u32, local_rank) F(u64, pid) \
+    F(i64, exit_code)           /* exit code, or minus the number of the signal */ \
+    F(text, kind)               /* a word, such as "exit" or "oom" (docs/verdict.md) */ \
+    F(i64, died_ns) F(i64, wall_ns) /* death of the worker, and now: wall clock of the node */ \
+    /* Set by the host: by how much the node's wall clock is ahead of the host's, and the largest \
+     * error of this difference; error -1 = both are unknown */ \
+    F(i64, offset_ns) F(i64, offset_error_ns) \
+    F(text, what)               /* one line */ \
+    F(text, message)            /* first line of the error record, or "" */ \
+    F(text, last_words)         /* the last lines of its output; they are separated by newlines */ \
+    F(text, kernel)             /* line of the kernel's log, or "" */ \
+    F(text, log_folder)
 /* What an inspection has found out about workers that are at the same place (inspect/inspect.h).
  * Answers ASK_INSPECT; the host passes it on to the operator. Since version 4. */
 #define RDZV_ROW_FIELDS(F, V) \
@@ -215,6 +234,7 @@
     M(NOTICE,    notice,    10) \
     M(OPERATE,   operate,   11) \
     M(RESUME,    resume,    12) \
+    M(FAILURE,   failure,   15) \
     M(ROW,       row,       13) \
     M(INSPECTED, inspected, 14) \
     M(WELCOME,   welcome,   65) \

@@ -178,6 +178,10 @@ static void on_inspect(void *arg, uint64_t id, const char *why) {
     (void) arg, (void) id, (void) why;
 }
 
+static void on_failure(void *arg, const struct rdzv_failure *failure) {
+    (void) arg, (void) failure;
+}
+
 static void on_dump(void *arg, const char *why) {
     struct sim_node *n = arg;
     node_dump(&n->node, node_now(n), why);
@@ -187,7 +191,7 @@ static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = do_log,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
-    .on_inspect = on_inspect};
+    .on_inspect = on_inspect, .on_failure = on_failure};
 
 /* ---- struct member_session_actions: what the session requests of its node ---- */
 
