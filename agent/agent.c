@@ -13,15 +13,18 @@
 #include "agent/case_file.h"
 #include "agent/hang.h"
 #include "agent/history.h"
+#include "agent/status.h"
 #include "agent/node/node.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
 #include "agent/report/report.h"
+#include "agent/suspension.h"
 #include "agent/watchdog/watchdog.h"
 #include "agent/worker_channel.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "rendezvous/rendezvous.h"
+#include "status/status.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -29,6 +32,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Most lines of the node's policy in 10 s, see do_log(): a fixed number, and more for each worker,
+ * because there is a line for each worker that has written a flight record. */
+#define LINES_MIN        100
+#define LINES_PER_WORKER 4
+/* Time in ms that the agent needs to end once it waits for no process any more: for its last
+ * messages to other nodes, and to close everything. */
+#define OWN_END_MS 1000
 
 struct agent {
     uv_loop_t *loop;
@@ -50,12 +61,18 @@ struct agent {
     struct log_dir logs;
     struct log_relay *relay;
     struct watchdog *watchdog; /* NULL if the job has no timer file */
+    struct suspension_watch suspension;
     struct hang *hang; /* NULL if the job has no hang timeout */
     struct answers answers;
     struct case_file case_file;
+    struct cr_log_limit node_lines; /* log lines that workers can cause */
     struct history history;
+    struct status_server *status; /* NULL if the job has no status address */
     enum ledger_cause change; /* kind of the change that was announced last in this round */
 
+    /* time (ms, monotonic clock) at which the warden ends workers with ranks; CR_FOREVER if no
+     * other node can get their ranks */
+    int64_t lease_end_ms;
     int64_t began_ms;
     /* why workers could not be started, or why the rendezvous has ended the job */
     struct cr_error error;
@@ -90,9 +107,19 @@ static const char *text_of(const struct cr_buffer *b) {
 
 static void on_timer(uv_timer_t *timer);
 
+/* Sets the time at which the warden ends the workers if this process stands still: the end of this
+ * node's lease, while workers may have ranks. */
+static void set_fence(struct agent *a) {
+    enum group_state state = a->node.group.state;
+    if (a->open_parts > 0) return; /* the nursery is closing */
+    bool has_ranks = state == GROUP_RUNNING || state == GROUP_WAITING || state == GROUP_STOPPING;
+    nursery_set_fence(a->nursery, has_ranks ? a->lease_end_ms : CR_FOREVER);
+}
+
 /* Starts the timer for the node's next deadline. Call this at the end of every callback that passes
  * an event to the node. */
 static void arm_timer(struct agent *a) {
+    set_fence(a);
     int64_t deadline_ms = node_deadline(&a->node);
     if (deadline_ms == a->timer_ms) return;
     a->timer_ms = deadline_ms;
@@ -106,7 +133,6 @@ static void arm_timer(struct agent *a) {
 
 static void on_timer(uv_timer_t *timer) {
     struct agent *a = timer->data;
-    a->timer_ms = CR_FOREVER;
     node_tick(&a->node, cr_monotonic_ms());
     arm_timer(a);
 }
@@ -147,12 +173,14 @@ static void on_relay_closed(void *arg) {
 static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data); }
 
 static void close_parts(struct agent *a) {
-    a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
-                    (a->watchdog != NULL) + (a->channels != NULL) + (a->hang != NULL);
+    a->open_parts = 1 + (a->status != NULL) + (a->nursery != NULL) + (a->rendezvous != NULL) +
+                    (a->relay != NULL) + (a->watchdog != NULL) + (a->channels != NULL) +
+                    (a->hang != NULL);
     /* The nursery is closed first: nursery_close() kills the warden without waiting for its death.
      * The warden dies while the store's thread is being stopped, so the wait for its death, at the
      * end, is short. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
+    if (a->status != NULL) status_server_close(a->status, on_part_closed, a);
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_rendezvous_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
@@ -160,6 +188,7 @@ static void close_parts(struct agent *a) {
     if (a->hang != NULL) hang_close(a->hang, on_part_closed);
     if (answers_close(&a->answers, on_part_closed, a)) a->open_parts++;
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
+    if (suspension_watch_close(&a->suspension, on_part_closed)) a->open_parts++;
 }
 
 /* Runs when the console has taken the workers' last output. Closes the relay, the watchdog, the
@@ -178,6 +207,7 @@ static struct attempt attempt_of(struct agent *a) {
 
 static int do_start(void *arg, bool *starts) {
     struct agent *a = arg;
+    set_fence(a);
     struct attempt attempt = attempt_of(a);
     int rc = attempt_start(&attempt, starts, &a->error);
     if (rc == 0 && a->hang != NULL) hang_begin(a->hang);
@@ -326,7 +356,7 @@ static const enum agent_outcome outcomes[] = {
     [GROUP_GOES_ON] = AGENT_ERROR,   [GROUP_SUCCEEDED] = AGENT_SUCCEEDED,
     [GROUP_FAILED] = AGENT_FAILED,   [GROUP_LOST] = AGENT_ERROR,
     [GROUP_UNSTARTED] = AGENT_ERROR, [GROUP_SIGNALED] = AGENT_SIGNALED,
-    [GROUP_LEFT] = AGENT_LEFT,
+    [GROUP_LEFT] = AGENT_LEFT,       [GROUP_STUCK] = AGENT_ERROR,
 };
 
 static const char *const outcome_words[] = {[AGENT_SUCCEEDED] = "succeeded",
@@ -384,9 +414,12 @@ static void do_finish(void *arg) {
     log_relay_flush(a->relay);
 }
 
+/* Logs a line of the node. Packets of workers cause many of these lines, so their rate is limited,
+ * except for lines of the level debug. */
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    cr_log(level, "%s", text);
+    struct agent *a = arg;
+    if (level == CR_LOG_DEBUG) cr_debug("%s", text);
+    else cr_log_limited(&a->node_lines, level, "%s", text);
 }
 
 static const struct node_actions node_actions = {
@@ -410,6 +443,38 @@ static const struct node_actions node_actions = {
     .finish = do_finish,
     .log = do_log,
 };
+
+/* ---- the status address ---- */
+
+static struct node_status status_of(struct agent *a) {
+    return (struct node_status){.job = a->job,
+                                .round = a->rounds > 0 ? &a->round : NULL,
+                                .node = &a->node,
+                                .processes = a->processes,
+                                .rendezvous = a->rendezvous,
+                                .channels = a->channels,
+                                .relay = a->relay,
+                                .case_file = &a->case_file,
+                                .history = &a->history};
+}
+
+static json_t *snapshot(void *arg) {
+    struct node_status s = status_of(arg);
+    return node_status_snapshot(&s);
+}
+
+static const char *why_not_ready(void *arg) {
+    struct node_status s = status_of(arg);
+    return node_status_why_not_ready(&s);
+}
+
+static int open_status(struct agent *a, struct cr_error *err) {
+    const struct status_source source = {snapshot, why_not_ready, a};
+    if (a->job->status_addr == NULL) return 0;
+    int rc = status_serve(a->loop, a->job->status_addr, &source, &a->status, err);
+    if (rc == 0) cr_info("the status address is %s", status_server_address(a->status));
+    return rc;
+}
 
 /* ---- events of processes, passed to the node ---- */
 
@@ -436,9 +501,7 @@ static void on_empty(void *arg) {
     arm_timer(a);
 }
 
-/* Logs a warning about a process that SIGKILL does not end. The node cannot go on before the
- * process is dead, because the process may hold the GPU, the port or the files that the next
- * attempt needs. */
+/* Logs a warning about a process that SIGKILL does not end. */
 static void on_stuck(void *arg, const struct worker_process *w, const struct nursery_stuck *how) {
     struct agent *a = arg;
     char who[64] = "a process that a worker has started", where[128] = "";
@@ -450,17 +513,71 @@ static void on_stuck(void *arg, const struct worker_process *w, const struct nur
     if (how->wait_channel[0] != '\0') {
         (void) snprintf(where, sizeof(where), ", waiting in the kernel in %s", how->wait_channel);
     }
-    cr_warn("cannot kill %s, pid %d (%s): it lives %g s after SIGKILL, in state %c%s; crun waits "
-            "for its end; look for a file system, GPU or other device that does not answer, or a "
-            "frozen cgroup",
+    cr_warn("cannot kill %s, pid %d (%s): it lives %.1f s after SIGKILL, in state %c%s; look for a "
+            "file system, GPU or other device that does not answer, or a frozen cgroup",
             who, (int) how->pid, how->name, (double) how->since_ms / 1000, how->state, where);
 }
 
-static const struct nursery_events nursery_events = {
-    .on_exit = on_exit_of, .on_empty = on_empty, .on_stuck = on_stuck};
+/* Returns how long, in ms, this agent waits after SIGKILL for the end of its workers: as long as
+ * the coordinator does (stop_limit), less the time that the agent needs to end itself. */
+static int64_t give_up_ms(const struct agent_job *job) {
+    int64_t grace_ms = job->stop_timeout_ms > job->shutdown_timeout_ms ? job->stop_timeout_ms
+                                                                       : job->shutdown_timeout_ms;
+    int64_t ms = job->rendezvous.stop_limit_ms - grace_ms - OWN_END_MS;
+    return ms > OWN_END_MS ? ms : OWN_END_MS;
+}
+
+/* Ends this agent although processes are left that SIGKILL does not end. This node cannot run
+ * another round, because these processes may hold the GPU, the port or the files that the round
+ * needs. */
+static void on_unkillable(void *arg, unsigned count) {
+    struct agent *a = arg;
+    struct cr_error err;
+    (void) cr_fail(&err, -EBUSY,
+                   "cannot end %u process(es) of host '%s': they live on after SIGKILL; crun ends "
+                   "without them; do not use this host before they are gone", count, a->host);
+    /* an error that this agent ends with is printed by the launcher */
+    if (a->node.group.ending == GROUP_GOES_ON) a->error = err;
+    else cr_warn("%s", err.text);
+    nursery_abandon(a->nursery);
+    for (uint32_t i = 0; i < worker_count(a); i++) a->processes[i] = NULL;
+    node_processes_unkillable(&a->node, cr_monotonic_ms());
+    arm_timer(a);
+}
+
+/* The rendezvous stops the round first, because its lease is over: otherwise the deaths that the
+ * warden has caused would count as failures of the workers. */
+static void on_fenced(void *arg) {
+    struct agent *a = arg;
+    cr_warn("this process stood still until its lease was over (was it stopped or frozen?); the "
+            "warden has ended the workers, because other nodes may run with their ranks");
+    rendezvous_stood_still(a->rendezvous, 0);
+    arm_timer(a);
+}
+
+/* The rendezvous gets the length of the suspension, because its clock has not counted it: the lease
+ * may be over, and other nodes may run with the ranks of this node's workers. */
+static void on_resumed(void *arg, int64_t slept_ms) {
+    struct agent *a = arg;
+    if (a->open_parts > 0) return;
+    cr_warn("this machine was suspended for %.1f s", (double) slept_ms / 1000);
+    rendezvous_stood_still(a->rendezvous, slept_ms);
+    arm_timer(a);
+}
+
+static const struct nursery_events nursery_events = {.on_exit = on_exit_of,
+                                                     .on_empty = on_empty,
+                                                     .on_stuck = on_stuck,
+                                                     .on_unkillable = on_unkillable,
+                                                     .on_fenced = on_fenced};
 
 /* Records that a worker's timer has expired. The worker set the timer itself, so its death counts
  * as its own failure. */
+static bool is_ours(void *arg, pid_t pid) {
+    (void) arg;
+    return nursery_is_descendant(pid);
+}
+
 static void on_timer_expired(void *arg, pid_t pid) {
     struct agent *a = arg;
     for (uint32_t i = 0; i < worker_count(a); i++) {
@@ -469,6 +586,8 @@ static void on_timer_expired(void *arg, pid_t pid) {
     }
 }
 
+static const struct watchdog_events watchdog_events = {.is_ours = is_ours,
+                                                       .on_expired = on_timer_expired};
 /* ---- the watch for a hang ---- */
 
 static bool do_sample(void *arg, int64_t *cpu_ms, uint64_t *output) {
@@ -593,6 +712,14 @@ static void on_change_at(void *arg, uint64_t id, uint64_t step, int64_t left_ms)
     arm_timer(a);
 }
 
+static void on_lease(void *arg, int64_t until_ms) {
+    struct agent *a = arg;
+    /* the member of a node that is cut off has no lease any more; but the workers' limit stays */
+    if (until_ms == CR_FOREVER && a->node.group.lease_ms != CR_FOREVER) return;
+    a->lease_end_ms = until_ms;
+    set_fence(a);
+}
+
 static void on_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
                       const char *why) {
     agent_notice(arg, kind, left_ms, why);
@@ -603,8 +730,8 @@ static void on_dump(void *arg, const char *why) { agent_dump(arg, why); }
 static const struct rendezvous_events rendezvous_events = {
     .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,
     .on_change = on_change,       .on_change_at = on_change_at,
-    .on_notice = on_notice,       .on_dump = on_dump,   .on_inspect = on_inspect,
-    .on_failure = on_failure,
+    .on_notice = on_notice,       .on_dump = on_dump,     .on_inspect = on_inspect,
+    .on_failure = on_failure,     .on_lease = on_lease,
 };
 
 /* ---- events of the workers' channels, passed to the node ---- */
@@ -687,6 +814,7 @@ void agent_dump(struct agent *a, const char *why) {
 
 void agent_free(struct agent *a) {
     if (a == NULL) return;
+    cr_log_limit_end(&a->node_lines);
     cr_buffer_done(&a->report);
     cr_buffer_done(&a->summary);
     history_close(&a->history);
@@ -732,8 +860,10 @@ static int open_relay(struct agent *a, struct cr_error *err) {
  * open sockets, so that no empty folder is left if a port is in use. */
 static int open_parts(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
+    struct nursery_events events = nursery_events;
+    events.give_up_ms = give_up_ms(job);
     int rc = history_open(&a->history, job, &a->case_file, a->host, err);
-    if (rc == 0) rc = nursery_open(a->loop, &nursery_events, a, &a->nursery, err);
+    if (rc == 0) rc = nursery_open(a->loop, &events, a, &a->nursery, err);
     if (rc == 0) {
         rc = worker_channels_open(a->loop, worker_count(a), job->step_timeout_ms, &channel_events,
                                   a, &a->channels, err);
@@ -745,7 +875,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         a->answers.rendezvous = a->rendezvous;
     }
     if (rc == 0 && job->timer_file != NULL) {
-        rc = watchdog_open(a->loop, job->timer_file, on_timer_expired, a, &a->watchdog, err);
+        rc = watchdog_open(a->loop, job->timer_file, &watchdog_events, a, &a->watchdog, err);
     }
     if (rc == 0 && job->hang_timeout_ms > 0) {
         rc = hang_open(a->loop, job->hang_timeout_ms, worker_count(a), &hang_calls, a, &a->hang,
@@ -756,6 +886,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     if (rc == 0) rc = open_relay(a, err);
     a->case_file.relay = a->relay;
     a->history.relay = a->relay;
+    if (rc == 0) rc = open_status(a, err);
     a->history.channels = a->channels;
     return rc;
 }
@@ -771,7 +902,9 @@ static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *
     a->job = job;
     a->logs.fd = a->logs.attempt_fd = -1;
     a->began_ms = cr_monotonic_ms();
-    a->timer_ms = CR_FOREVER;
+    a->node_lines.about = "the workers";
+    a->node_lines.max = LINES_MIN + LINES_PER_WORKER * settings.workers;
+    a->timer_ms = a->lease_end_ms = CR_FOREVER;
     if (gethostname(a->host, sizeof(a->host) - 1) < 0) strcpy(a->host, "localhost");
     a->processes = calloc(settings.workers, sizeof(struct worker_process *));
     if (a->processes == NULL) return -ENOMEM;
@@ -796,6 +929,7 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
     a->arg = arg;
     (void) uv_timer_init(loop, &a->timer);
     a->timer.data = a;
+    suspension_watch_open(&a->suspension, loop, on_resumed, a);
     int rc = open_parts(a, err);
     if (rc < 0) {
         a->failed_start = 1;

@@ -82,11 +82,12 @@ struct agent_job {
     const char *timer_file; /* path of the timer watchdog's pipe; NULL if there is no watchdog */
     int64_t step_timeout_ms;    /* longest time in ms from one step of a worker to its next
                                  * (--step-timeout); 0 if there is no limit */
+    enum agent_summary summary; /* --summary */
+    const char *event_log;      /* path of the event log (--event-log), or NULL */
+    const char *status_addr;    /* HOST:PORT or unix:PATH (--status-addr), or NULL */
     /* longest time in ms for which no worker of the node writes output or uses the processor
      * (--hang-timeout); 0 if there is no limit */
     int64_t hang_timeout_ms;
-    enum agent_summary summary; /* --summary */
-    const char *event_log;      /* path of the event log (--event-log), or NULL */
     int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
     /* 1 if the launcher's own log (base/log.h) goes through the output relay, so that a full stderr

@@ -5,9 +5,11 @@
 #include "agent/report/report.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/private_file.h"
 #include "base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -382,8 +384,10 @@ static void copy_error_file(const struct case_file *c, const struct gathered *g)
 static void list_failures(const struct case_file *c, const struct gathered *g) {
     if (c->job->failures_file == NULL) return;
     size_t first = verdict_first(g->workers, g->verdict.count);
-    FILE *file = fopen(c->job->failures_file, "we");
-    int rc = file != NULL ? 0 : -errno;
+    int fd = cr_private_open(c->job->failures_file, O_WRONLY | O_CREAT | O_TRUNC);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    int rc = fd < 0 ? fd : file == NULL ? -errno : 0;
+    if (file == NULL && fd >= 0) (void) close(fd);
     for (size_t i = 0; file != NULL && i < g->verdict.count; i++) {
         size_t k = i == 0 ? first : i <= first ? i - 1 : i;
         const struct verdict_worker *w = &g->workers[k];

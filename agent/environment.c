@@ -41,6 +41,10 @@ enum {
 static const char *const own_names[OWN_COUNT] = {
     "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", CHANNEL_VARIABLE};
 
+/* Variables of the launcher that workers do not get: they name the file with the job's secret,
+ * which is none of the workers' business. */
+static const char *const withheld_names[] = {"CRUN_RDZV_TOKEN_FILE", "PET_RDZV_TOKEN_FILE"};
+
 static const char *const visible_names[] = AGENT_VISIBLE_VARIABLES;
 
 static const char *const shared_names[] = {
@@ -76,6 +80,9 @@ static int is_replaced(const struct environment *e, const char *entry) {
     }
     for (size_t i = 0; i < sizeof(shared_names) / sizeof(shared_names[0]); i++) {
         if (is_named(entry, shared_names[i])) return 1;
+    }
+    for (size_t i = 0; i < sizeof(withheld_names) / sizeof(withheld_names[0]); i++) {
+        if (is_named(entry, withheld_names[i])) return 1;
     }
     return 0;
 }

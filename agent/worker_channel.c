@@ -1,14 +1,17 @@
 /* The agent's end of the channels. From top to bottom: one connection (sending, closing), the step
  * timeout, packets from workers, accepting connections, and the functions of worker_channel.h. Any
- * process of the machine can connect to the socket, so a connection is a stranger until it has sent
- * HELLO with the token of a living worker. */
+ * process in the network namespace can connect to the socket. Connections of other users are closed
+ * at once, unless they come from a descendant of this process, such as a worker that has changed
+ * its user. The others are strangers until they have sent HELLO with the token of a living
+ * worker. */
 #include "agent/worker_channel.h"
 
+#include "agent/process/nursery.h"
 #include "base/token.h"
 #include "contract/packet.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log_limit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,6 +72,7 @@ struct worker_channels {
     struct slot *slots;
     uint32_t slot_count, strangers;
     struct channel_list stranger_list;
+    struct cr_log_limit refusals; /* log lines about connections that were refused */
     unsigned open_handles;
     void (*on_close)(void *arg);
 };
@@ -137,7 +141,8 @@ static void refuse(struct channel *k, const char *why) {
     struct channel_packet no = {.type = CHANNEL_REFUSED};
     (void) snprintf(no.text, sizeof(no.text), "%s", why);
     (void) send_packet(k, &no, -1);
-    cr_warn("a worker's channel to the agent is refused: %s", why);
+    cr_log_limited(&k->owner->refusals, CR_LOG_WARN,
+                   "a worker's channel to the agent is refused: %s", why);
     cut_off(k);
 }
 
@@ -256,8 +261,9 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
     int rc = page_fd < 0 ? -ENOMEM : send_packet(k, &welcome, page_fd);
     cr_close_fd(&page_fd);
     if (rc < 0) {
-        cr_warn("cannot open the channel to the worker of local rank %u: %s", k->local_rank,
-                strerror(-rc));
+        cr_log_limited(&l->refusals, CR_LOG_WARN,
+                       "cannot open the channel to the worker of local rank %u: %s", k->local_rank,
+                       strerror(-rc));
         cut_off(k);
         return;
     }
@@ -306,15 +312,33 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
 
 /* ---- listening and accepting ---- */
 
+/* Returns whether the process at the other end may be a worker: it has this process's user, or it
+ * is a descendant of this process. */
+static bool may_be_worker(struct worker_channels *l, int fd) {
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) return false;
+    if (peer.uid == geteuid() || peer.uid == 0 || nursery_is_descendant(peer.pid)) return true;
+    cr_log_limited(&l->refusals, CR_LOG_WARN,
+                   "a worker's channel to the agent is refused: process %d belongs to user %u",
+                   (int) peer.pid, (unsigned) peer.uid);
+    return false;
+}
+
 static void on_connection(uv_poll_t *poll, int status, int events) {
     struct worker_channels *l = poll->data;
     (void) status, (void) events;
     int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
+    if (!may_be_worker(l, fd)) {
+        (void) close(fd);
+        return;
+    }
     struct channel *k = l->strangers < STRANGERS_MAX + l->slot_count ? calloc(1, sizeof(*k)) : NULL;
     if (k == NULL || uv_poll_init(l->loop, &k->poll, fd) < 0) {
-        cr_warn("a worker's channel to the agent is refused: too many connections without a HELLO, "
-                "or no memory left");
+        cr_log_limited(&l->refusals, CR_LOG_WARN,
+                       "a worker's channel to the agent is refused: too many connections without a "
+                       "HELLO, or no memory left");
         free(k);
         (void) close(fd);
         return;
@@ -362,6 +386,7 @@ int worker_channels_open(uv_loop_t *loop, uint32_t workers, int64_t limit_ms,
     l->limit_ms = limit_ms;
     l->slot_count = workers;
     l->fd = -1;
+    l->refusals.about = "the workers' channels";
     int rc = listen_at(l);
     if (rc == 0) rc = uv_poll_init(loop, &l->accepting, l->fd);
     if (rc < 0) {
@@ -444,6 +469,7 @@ static void on_handle_closed(uv_handle_t *handle) {
 
 void worker_channels_close(struct worker_channels *l, void (*on_close)(void *arg)) {
     l->on_close = on_close;
+    cr_log_limit_end(&l->refusals);
     for (uint32_t i = 0; i < l->slot_count; i++) {
         if (l->slots[i].channel != NULL) cut_off(l->slots[i].channel);
     }

@@ -2,6 +2,7 @@
 #include "base/error_json.h"
 
 #include "base/cleanup.h"
+#include "base/private_file.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -61,16 +62,18 @@ static int write_all(int fd, const char *data, size_t len) {
     return 0;
 }
 
-static int write_new(const char *path, const char *data, size_t len) {
-    CR_AUTO_FD int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    return fd < 0 ? -errno : write_all(fd, data, len);
+/* Writes all bytes to the descriptor and closes it. `opened` is a descriptor, or the negative errno
+ * of the function that should have opened it. Returns 0 or a negative errno. */
+static int write_and_close(int opened, const char *data, size_t len) {
+    CR_AUTO_FD int fd = opened;
+    return opened < 0 ? opened : write_all(fd, data, len);
 }
 
 int cr_error_json_write_file(const char *path, const char *data, size_t len) {
     CR_AUTO_FREE char *beside = cr_asprintf("%s.%d", path, (int) getpid());
     if (beside == NULL) return -ENOMEM;
-    int rc = write_new(beside, data, len);
+    int rc = write_and_close(cr_private_create(beside), data, len);
     if (rc == 0 && rename(beside, path) == 0) return 0;
     (void) unlink(beside);
-    return write_new(path, data, len);
+    return write_and_close(cr_private_open(path, O_WRONLY | O_CREAT | O_TRUNC), data, len);
 }

@@ -495,6 +495,10 @@ static int build_rendezvous(struct builder *b) {
     if (rc < 0) return rc;
     r->backend = text_of(b, OPTION_RDZV_BACKEND);
     int is_static = strcmp(r->backend, "static") == 0;
+    r->token_file = text_of(b, OPTION_RDZV_TOKEN_FILE);
+    if (r->token_file == NULL || r->token_file[0] == '\0') {
+        r->token_file = variable(b, "CRUN_RDZV_TOKEN_FILE");
+    }
     r->is_host = is_static ? r->node_rank == 0 : -1;
     if (is_static) r->join_timeout_ms = STATIC_JOIN_MS;
     rc = build_rdzv_conf(b);
@@ -558,8 +562,8 @@ static int build_timer_file(struct builder *b) {
     return 0;
 }
 
-/* Reads --event-log and --summary. In torchrun, --event-log is short for --event-log-handler, so
- * the names of its two handlers are not taken for files here. */
+/* Reads --event-log, --summary and --status-addr. In torchrun, --event-log is short for
+ * --event-log-handler, so the names of its two handlers are not taken for files here. */
 static int build_history(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     static const char *const words[] = {"auto", "always", "never"};
@@ -567,6 +571,8 @@ static int build_history(struct builder *b) {
     bool is_handler = file != NULL && (strcmp(file, "console") == 0 || strcmp(file, "null") == 0);
     if (is_handler) a->console_events = file[0] == 'c';
     else if (file != NULL && file[0] != '\0') a->event_log = file;
+    a->status_addr = text_of(b, OPTION_STATUS_ADDR);
+    if (a->status_addr != NULL && a->status_addr[0] == '\0') a->status_addr = NULL;
     for (unsigned i = 0; i < CR_ARRAY_LEN(words); i++) {
         if (strcmp(summary, words[i]) != 0) continue;
         a->summary = (enum agent_summary) i;

@@ -116,9 +116,13 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= "
               "keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= "
               "stop_limit= read_timeout= is_host= timeout= candidate= protocol= ca_cert= ssl_cert= "
-              "ssl_cert_key= user= password_file= etcd_prefix=",
+              "ssl_cert_key= user= password_file= etcd_prefix= auth=",
      .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "
              "keep_alive_interval=5, keep_alive_max_attempt=3 and others"},
+    [OPTION_RDZV_TOKEN_FILE] =
+    {.name = "rdzv-token-file", .value_name = "FILE", .has_variable = true, .group = RENDEZVOUS,
+     .help = "file with the job's secret: only nodes and operators that have it take part "
+             "(default: CRUN_RDZV_TOKEN_FILE)"},
     [OPTION_MAX_RESTARTS] =
     {.name = "max-restarts", .value_name = "N", .default_value = "0", .has_variable = true,
      .group = ENDING,
@@ -224,6 +228,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = LOGS,
      .words = "auto always never",
      .help = "print where the time went at the end: auto (if there was a restart), always, never"},
+    [OPTION_STATUS_ADDR] =
+    {.name = "status-addr", .value_name = "HOST:PORT|unix:PATH", .has_variable = true,
+     .group = LOGS,
+     .words = "127.0.0.1:0 127.0.0.1:9400",
+     .help = "serve the state of the job by HTTP: a page at /, /status.json, /metrics, /healthz, "
+             "/readyz; port 0: any free one"},
     [OPTION_USE_ENV] =
     {.name = "use-env", .group = OTHER,
      .help = "accepted for torch.distributed.launch's sake; always so"},

@@ -239,6 +239,7 @@ enum conf_kind {
     CONF_BOOL,
     CONF_TEXT,            /* text of at most RENDEZVOUS_ETCD_TEXT_MAX - 1 bytes */
     CONF_PROTOCOL,        /* http or https */
+    CONF_AUTH,            /* auto, required or off */
     CONF_ACCEPTED,        /* key that torchrun accepts; it has no effect in crun */
     CONF_TAKEN,           /* error: the value must be given by an option, such as --rdzv-id */
 };
@@ -273,6 +274,7 @@ static const struct conf_key {
     {"user", CONF_TEXT, offsetof(struct rendezvous_options, etcd.user)},
     {"password_file", CONF_TEXT, offsetof(struct rendezvous_options, etcd.password_file)},
     {"etcd_prefix", CONF_TEXT, offsetof(struct rendezvous_options, etcd.prefix)},
+    {"auth", CONF_AUTH, offsetof(struct rendezvous_options, auth)},
     {"candidate", CONF_BOOL, offsetof(struct rendezvous_options, etcd.is_candidate)},
     {"store_type", CONF_ACCEPTED, 0}, /* set_conf() accepts only the value "tcp" */
     {"use_libuv", CONF_ACCEPTED, 0},
@@ -310,6 +312,15 @@ static int set_protocol(const char *value, int *https, struct cr_error *err) {
     return rc;
 }
 
+static int set_auth(const char *value, int *auth, struct cr_error *err) {
+    int rc = value_word(value, "auto required off", err);
+    if (rc < 0) return rc;
+    *auth = strcmp(value, "required") == 0 ? RENDEZVOUS_AUTH_REQUIRED
+            : strcmp(value, "off") == 0    ? RENDEZVOUS_AUTH_OFF
+                                           : RENDEZVOUS_AUTH_AUTO;
+    return 0;
+}
+
 static int set_conf(const struct conf_key *key, const char *value, struct rendezvous_options *o,
                     struct cr_error *err) {
     void *field = (char *) o + key->offset;
@@ -322,6 +333,7 @@ static int set_conf(const struct conf_key *key, const char *value, struct rendez
         return cr_fail(err, -EINVAL, "'%.200s' is neither true nor false", value);
     case CONF_TEXT: return set_text(value, field, err);
     case CONF_PROTOCOL: return set_protocol(value, field, err);
+    case CONF_AUTH: return set_auth(value, field, err);
     case CONF_ACCEPTED:
         if (strcmp(key->name, "store_type") != 0 || strcmp(value, "tcp") == 0) return 0;
         return cr_fail(err, -ENOTSUP, "'%.200s' is not available; leave it out, or give tcp",

@@ -3,6 +3,13 @@
 PKG_CONFIG ?= pkg-config
 UV_LIBS      ?= $(or $(shell $(PKG_CONFIG) --libs libuv 2>/dev/null),-luv)
 JANSSON_LIBS ?= $(or $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null),-ljansson)
+# libsodium authenticates the rendezvous. The static library is preferred, so that a program starts
+# as fast as without it, and runs on machines that lack it. Without the header, crun is built
+# without.
+sodium_archive := $(shell $(CC) -print-file-name=libsodium.a)
+HAVE_SODIUM := $(shell printf '\043include <sodium.h>\n' | \
+    $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
+SODIUM_LIBS ?= $(if $(HAVE_SODIUM),$(or $(filter /%,$(sodium_archive)),-lsodium))
 CHECK_LIBS   ?= $(or $(shell $(PKG_CONFIG) --libs check 2>/dev/null),-lcheck)
 
 # Gloo: Debian's libgloo-dev has no pkg-config file.
@@ -82,6 +89,6 @@ ifeq ($(MPI)$(HAVE_MPI),yes)
 $(error MPI=yes, but $(no_mpi_why))
 endif
 
-detect_text := bundled=$(BUNDLED) gloo=$(HAVE_GLOO) \
+detect_text := bundled=$(BUNDLED) sodium=$(HAVE_SODIUM) $(SODIUM_LIBS) gloo=$(HAVE_GLOO) \
                nccl=$(HAVE_NCCL) $(CUDA_INCLUDE) $(NCCL_INCLUDE) \
                mpi=$(HAVE_MPI) $(MPI_CPPFLAGS) $(MPI_LIBS)

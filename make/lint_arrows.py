@@ -26,6 +26,7 @@ FACES = {
     "store": ["store.h"],
     "rendezvous": ["rendezvous.h", "server.h", "types.h"],
     "inspect": ["inspect.h", "inspector.h"],
+    "status": ["snapshot.h", "status.h"],
     "agent": ["agent.h", "agent_job.h"],
     "launcher": [],
     "operator": [],
@@ -50,15 +51,19 @@ CHAMBERS = {
     "rendezvous": (None, ["rendezvous/coordinator", "rendezvous/host", "rendezvous/member",
                           "rendezvous/protocol", "rendezvous/way"]),
     "rendezvous/protocol": ("protocol.h", []),
+    "rendezvous/secure": ("secure.h", []),
     "rendezvous/coordinator": ("coordinator.h", ["rendezvous/protocol"]),
     "rendezvous/member": ("member.h", ["rendezvous/protocol"]),
-    "rendezvous/host": ("host.h", ["rendezvous/coordinator", "rendezvous/protocol", "store"]),
-    "rendezvous/way": ("way.h", ["rendezvous/host", "rendezvous/protocol"]),
+    "rendezvous/host": ("host.h", ["rendezvous/coordinator", "rendezvous/protocol",
+                                   "rendezvous/secure", "store"]),
+    "rendezvous/way": ("way.h", ["rendezvous/host", "rendezvous/protocol", "rendezvous/secure"]),
 
     "inspect": (None, []),
 
+    "status": (None, ["rendezvous"]),
+
     "agent": (None, ["agent/node", "agent/output", "agent/process", "agent/report",
-                     "agent/watchdog", "contract", "inspect", "rendezvous"]),
+                     "agent/watchdog", "contract", "inspect", "rendezvous", "status"]),
     "agent/node": ("node.h", ["contract", "rendezvous"]),
     "agent/process": ("nursery.h", []),
     "agent/output": ("log_relay.h", []),
@@ -67,7 +72,7 @@ CHAMBERS = {
 
     "launcher": (None, ["agent", "inspect", "launcher/scheduler", "rendezvous"]),
     "launcher/scheduler": ("scheduler.h", []),
-    "operator": (None, ["inspect", "rendezvous"]),
+    "operator": (None, ["inspect", "rendezvous", "status"]),
 
     "worker_runtime/include": (None, []),
     "worker_runtime/report": ("report.h", []),
@@ -99,7 +104,7 @@ IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h",
                   "fcntl.h", "jansson.h"]
 PURE = [
     "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/port_range.c",
-    "base/program_text.c", "base/template.c", "base/text.c", "base/waiting.c",
+    "base/program_text.c", "base/suspension.c", "base/template.c", "base/text.c", "base/waiting.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",
@@ -116,6 +121,8 @@ PURE = [
     "rendezvous/coordinator/seat_table.c", "rendezvous/coordinator/settings.c",
     "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
+    "rendezvous/secure/channel.c", "rendezvous/secure/keys.c", "rendezvous/secure/noise.c",
+    "rendezvous/secure/primitives.c",
     "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_election.c",
     "rendezvous/way/etcd_fields.c", "rendezvous/way/race.c", "rendezvous/way/stranger.c",
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
@@ -126,6 +133,7 @@ PURE = [
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",
     "agent/watchdog/quiet.c", "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
+    "status/judge.c", "status/metrics.c",
     "contract/packet.c", "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
@@ -136,6 +144,7 @@ PURE = [
 ]
 MAY_REACH = {  # they parse JSON and do no I/O
     "inspect/row.c": {"jansson.h"},
+    "status/judge.c": {"jansson.h"}, "status/metrics.c": {"jansson.h"},
     "agent/report/error_record.c": {"jansson.h"},
     "agent/watchdog/timer_request.c": {"jansson.h"},
     "rendezvous/way/etcd_answer.c": {"jansson.h"}, "rendezvous/way/etcd_fields.c": {"jansson.h"},

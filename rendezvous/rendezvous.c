@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "base/waiting.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
@@ -39,6 +40,7 @@ struct rendezvous {
     /* see the fields of the same names in struct backend_plan */
     char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX], where[CR_HOST_MAX + 8];
     uv_timer_t timer;  /* runs until member_deadline() */
+    int64_t lease_end_ms; /* the last time that on_lease got; CR_FOREVER before the first call */
     uv_timer_t waiting; /* runs until the next log line about the wait for the coordinator */
     /* the offer of this node (see host.h); NULL = none was opened yet */
     struct store_offer *offer;
@@ -50,6 +52,7 @@ struct rendezvous {
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
      * connection */
     bool lost_message;
+    struct cr_log_limit lines; /* log lines that the coordinator can cause */
     bool closing;
     void (*on_close)(void *arg);
     /* why this node leaves; "" = it does not leave, or no reason was noted. If this node hosts, the
@@ -58,6 +61,14 @@ struct rendezvous {
 };
 
 static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
+
+bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status_events *events,
+                      void *arg) {
+    const struct coordinator_host *host = way_host(r->way);
+    if (host == NULL) return false;
+    coordinator_host_visit(host, events, arg);
+    return true;
+}
 
 /* ---- end_event(): the last call of every event ---- */
 
@@ -69,6 +80,13 @@ static void arm_timer(struct rendezvous *r) {
     else
         (void) uv_timer_start(&r->timer, on_timer, when_ms > now ? (uint64_t) (when_ms - now) : 0,
                               0);
+}
+
+static void report_lease(struct rendezvous *r) {
+    int64_t end_ms = member_lease_end_ms(r->member);
+    if (r->events->on_lease == NULL || end_ms == r->lease_end_ms) return;
+    r->lease_end_ms = end_ms;
+    r->events->on_lease(r->arg, end_ms);
 }
 
 static void send_queued(struct rendezvous *r) {
@@ -132,6 +150,7 @@ static void end_event(struct rendezvous *r) {
     send_queued(r);
     arm_timer(r);
     note_waiting(r);
+    report_lease(r);
 }
 
 static void on_timer(uv_timer_t *timer) {
@@ -186,7 +205,17 @@ static const struct way_events way_events = {.on_open = on_open, .on_data = on_d
 
 static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
     struct rendezvous *r = arg;
+    const char *addr;
+    uint16_t port;
     member_welcomed(r->member, now_ms(r), welcome);
+    if (member_leader_at(r->member, &addr, &port)) {
+        way_follow(r->way, welcome->coordinator, welcome->epoch, addr, port);
+    }
+}
+
+static void on_moved(void *arg, const char *addr, uint16_t port) {
+    struct rendezvous *r = arg;
+    member_moved(r->member, now_ms(r), addr, port);
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -196,13 +225,17 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
 
 static void on_broken(void *arg, const char *why) { break_off(arg, why); }
 
+/* Logs a line of the member or of its session. Messages of the coordinator cause most of these
+ * lines, so their rate is limited, except for lines of the level debug. */
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    cr_log(level, "%s", text);
+    struct rendezvous *r = arg;
+    if (level == CR_LOG_DEBUG) cr_debug("%s", text);
+    else cr_log_limited(&r->lines, level, "%s", text);
 }
 
 static const struct member_session_actions session_actions = {
-    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = on_log};
+    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken,
+    .on_moved = on_moved, .log = on_log};
 
 /* ---- the member's actions: towards the coordinator ---- */
 
@@ -234,6 +267,7 @@ static void do_send(void *arg, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT) out.beat.wall_ns = cr_wall_ns();
     if (m->type == RDZV_FAILURE) out.failure.wall_ns = cr_wall_ns();
     if (m->type == RDZV_JOIN) out.join.store_port = offered_port(r);
+    if (m->type == RDZV_JOIN) out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
     if (member_session_send(&r->session, &out) < 0) r->lost_message = true;
 }
 
@@ -243,6 +277,16 @@ static void do_hang_up(void *arg) {
     r->lost_message = false;
     member_session_close(&r->session, "this end hung up");
     way_hang_up(r->way);
+}
+
+static void do_aim(void *arg, const char *addr, uint16_t port) {
+    const struct rendezvous *r = arg;
+    way_aim(r->way, addr, port);
+}
+
+static void do_lead(void *arg, uint64_t epoch) {
+    const struct rendezvous *r = arg;
+    way_lead(r->way, epoch);
 }
 
 /* ---- the member's actions: towards the agent ---- */
@@ -349,7 +393,8 @@ static void do_failure(void *arg, const struct rdzv_failure *m) {
 }
 
 static const struct member_actions member_actions = {
-    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .aim = do_aim,
+    .lead = do_lead, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
     .on_dump = do_dump, .on_inspect = do_inspect, .on_failure = do_failure};
@@ -368,6 +413,12 @@ void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, b
 
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round) {
     member_succeeded(r->member, now_ms(r), round);
+    end_event(r);
+}
+
+void rendezvous_stood_still(struct rendezvous *r, int64_t slept_ms) {
+    uv_update_time(r->loop);
+    member_stood_still(r->member, now_ms(r), slept_ms);
     end_event(r);
 }
 
@@ -416,7 +467,7 @@ void rendezvous_inspected(struct rendezvous *r, uint64_t id, uint32_t rows) {
 void rendezvous_leave(struct rendezvous *r) {
     member_leave(r->member, now_ms(r), TOLD_TO_END);
     note_why_we_leave(r, TOLD_TO_END);
-    way_abandon(r->way, r->leaves);
+    way_retire(r->way, r->leaves);
     end_event(r);
 }
 
@@ -435,12 +486,12 @@ int rendezvous_check(const struct rendezvous_options *options, struct cr_error *
 /* Returns the JOIN message of this node: its host name, its address and the user's settings. */
 static struct rdzv_join describe_node(const struct rendezvous_options *o,
                                       const struct backend_plan *plan, const char *host,
-                                      bool local) {
+                                      bool hosts) {
     const char *addr = plan->own_addr;
-    /* The local way has no connection from which the member could learn this node's address, so an
-     * address of the plan is used. */
-    if (addr[0] == '\0' && local) addr = plan->store_addr;
-    if (addr[0] == '\0' && local) addr = plan->machine_addr;
+    /* A node that hosts has no connection to another machine from which the member could learn this
+     * node's address, so an address of the plan is used. */
+    if (addr[0] == '\0' && hosts) addr = plan->store_addr;
+    if (addr[0] == '\0' && hosts) addr = plan->machine_addr;
     return (struct rdzv_join){
         .host = host, .pid = (uint64_t) getpid(), .addr = addr,
         .role = o->role, .node_rank = plan->node_rank, .local_world_size = o->local_world_size,
@@ -462,10 +513,8 @@ static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
                                 .local = way_is_local(r->way),
                                 .connect_timeout_ms = plan->connect_timeout_ms,
                                 .coordinator_wait_ms = plan->coordinator_wait_ms};
-    s.self = describe_node(o, plan, host, s.local);
-    if (getrandom(&s.self.instance, sizeof(s.self.instance), 0) != sizeof(s.self.instance)) {
-        return cr_fail_errno(err, "cannot draw a random number");
-    }
+    s.self = describe_node(o, plan, host, way_hosts(r->way));
+    s.self.instance = plan->instance;
     r->max_restarts = o->max_restarts;
     r->run_id = strdup(o->run_id);
     r->member = member_new(&s, &member_actions, r);
@@ -492,16 +541,21 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     struct backend_plan plan;
     int rc = backend_plan(options, &plan, err);
     if (rc < 0) return rc;
+    if (getrandom(&plan.instance, sizeof(plan.instance), 0) != sizeof(plan.instance)) {
+        return cr_fail_errno(err, "cannot draw a random number");
+    }
     struct rendezvous *r = calloc(1, sizeof(*r));
     if (r == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     r->loop = loop;
     r->events = events;
     r->arg = arg;
+    r->lease_end_ms = CR_FOREVER;
     memcpy(r->machine_addr, plan.machine_addr, sizeof(r->machine_addr));
     memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
     memcpy(r->where, plan.where, sizeof(r->where));
     memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
     r->ports = options->ports;
+    r->lines.about = "the coordinator";
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);
     if (rc < 0) {
@@ -528,6 +582,7 @@ static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
     void (*on_close)(void *) = r->on_close;
     void *user = r->arg;
+    cr_log_limit_end(&r->lines);
     store_offer_free(r->offer);
     member_free(r->member);
     member_session_done(&r->session);

@@ -68,6 +68,12 @@ struct rendezvous_events {
      * nodes are ready, or after left_ms milliseconds if they are not. */
     void (*on_change_at)(void *arg, uint64_t id, uint64_t step, int64_t left_ms);
 
+    /* The workers of this node must be gone at until_ms (ms, monotonic clock) if this process
+     * stands still, because other nodes may get their ranks. Called with a later time while the
+     * coordinator answers; with CR_FOREVER if no lease runs. Must not call a rendezvous_
+     * function. */
+    void (*on_lease)(void *arg, int64_t until_ms);
+
     /* on_notice: an operator requests that this node gives notice (rendezvous_notice()) and leaves.
      * on_dump: an operator requests the flight records of this node's workers. */
     void (*on_notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms,
@@ -95,6 +101,12 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
                     const struct rendezvous_events *events, void *arg, struct rendezvous **out,
                     struct cr_error *err);
 
+/* If this node hosts the coordinator, calls `events` for its jobs and their nodes (server.h) and
+ * returns true. Otherwise returns false. */
+struct rendezvous_status_events;
+bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status_events *events,
+                      void *arg);
+
 /* Requests a place in the next round. Call this at the start; and after a round was stopped or has
  * failed, when all its workers are gone. on_round or on_end follows. */
 void rendezvous_join(struct rendezvous *r);
@@ -111,6 +123,11 @@ void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, b
 /* Call this when all workers of this node have ended well in `round`. on_end follows when all nodes
  * have called this function, or on_stop if the round has to be repeated. */
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round);
+
+/* Call this when this process or its machine stood still, before any other event: if the fence of
+ * this node's lease has passed, on_stop runs inside this call. slept_ms is the time in ms for which
+ * the machine was suspended, which the monotonic clock does not count. */
+void rendezvous_stood_still(struct rendezvous *r, int64_t slept_ms);
 
 /* Answers on_change. `step` is the number of steps that this node's furthest worker has made; that
  * worker may have begun one more step, but begins no other before on_change_at. -1 means that no

@@ -62,6 +62,11 @@ int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *op
     return 0;
 }
 
+void rendezvous_server_visit(const struct rendezvous_server *server,
+                             const struct rendezvous_status_events *events, void *arg) {
+    coordinator_host_visit(server->host, events, arg);
+}
+
 static void on_host_closed(void *arg) {
     struct rendezvous_server *s = arg;
     void (*on_close)(void *) = s->on_close;

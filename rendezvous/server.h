@@ -31,6 +31,11 @@ struct rendezvous_server_options {
 int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *options,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err);
 
+struct rendezvous_status_events;
+/* Calls `events`, which is described below, for each job and each node of the server. */
+void rendezvous_server_visit(const struct rendezvous_server *server,
+                             const struct rendezvous_status_events *events, void *arg);
+
 /* Says goodbye to the nodes of all jobs that have not ended, with `why` as the reason. Then frees
  * the server and calls on_close from the loop. */
 void rendezvous_server_close(struct rendezvous_server *server, const char *why,

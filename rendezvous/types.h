@@ -35,6 +35,13 @@ struct rendezvous_etcd {
     char user[RENDEZVOUS_ETCD_TEXT_MAX], password_file[RENDEZVOUS_ETCD_TEXT_MAX];
 };
 
+/* Whether nodes and operators must have the job's secret. */
+enum rendezvous_auth {
+    RENDEZVOUS_AUTH_AUTO,     /* if a token file is found */
+    RENDEZVOUS_AUTH_REQUIRED, /* always; without a token file the job does not start */
+    RENDEZVOUS_AUTH_OFF,      /* never, even if there is a token file */
+};
+
 /* What the command line sets for the rendezvous. Times are in milliseconds. The timeouts have the
  * names and defaults of torchrun's --rdzv-conf: 600 s to join, 30 s last call, 30 s to close, 5 s
  * heartbeat, a keep-alive every 5 s, and a lease of 3 keep-alive intervals. */
@@ -79,8 +86,13 @@ struct rendezvous_options {
     /* how long to wait for a lost coordinator to come back; -1, the default, means 60 s if the
      * coordinator does not run in the launcher of a node, and 0 if it does */
     int64_t coordinator_wait_ms;
+    /* true: if the node that hosts the coordinator is lost, no other node takes over */
+    bool keeps_coordinator;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;
+    int auth; /* an enum rendezvous_auth */
+    /* file with the job's secrets; NULL or "" = the mounted Kubernetes secret, if there is one */
+    const char *token_file;
     struct rendezvous_etcd etcd;
 };
 

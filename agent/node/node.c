@@ -468,6 +468,19 @@ void node_processes_gone(struct node *n, int64_t now_ms) {
     check_stop_complete(n, now_ms);
 }
 
+/* Kept workers lose the state in which the actions spare them, because this node has no next round
+ * in which they could go on. */
+void node_processes_unkillable(struct node *n, int64_t now_ms) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        if (w->state == WORKER_PARKED) unpark(n, now_ms, w);
+        if (w->state == WORKER_KEPT) worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
+        w->until_ms = CR_FOREVER;
+    }
+    forget_change(n);
+    feed(n, now_ms, GROUP_EVENT_UNKILLABLE, 0, CR_FOREVER);
+}
+
 /* ---- events: what workers report ---- */
 
 void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t change_id) {

@@ -204,6 +204,9 @@ void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exi
                         int signal_sent);
 /* Call this when the action stop() was requested and no process is left except kept workers. */
 void node_processes_gone(struct node *n, int64_t now_ms);
+/* Call this when the action stop() was requested and processes have lived on too long after
+ * SIGKILL. The node leaves the rendezvous and ends at once; it requests no further stop(). */
+void node_processes_unkillable(struct node *n, int64_t now_ms);
 
 /* ---- events: what workers report on their channels ---- */
 

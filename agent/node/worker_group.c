@@ -242,6 +242,14 @@ static void go_on_or_end(struct step *s) {
     }
 }
 
+/* Ends the group although processes are left that SIGKILL does not end. The group leaves the
+ * rendezvous, so that the other nodes form their next round without this node. */
+static void give_up_stop(struct step *s) {
+    note_ending(s, GROUP_STUCK);
+    leave_rendezvous(s);
+    end(s);
+}
+
 static void note_signal(struct step *s) {
     if (s->g->signals++ == 0) s->g->signal = (int) s->event->count;
     note_ending(s, GROUP_SIGNALED);
@@ -288,6 +296,7 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         E(STOP)        = nop,                 E(END_OK)       = end_between_rounds,
         E(END_FAILED)  = end_between_rounds,  E(END_LOST)     = end_between_rounds,
         E(LEAVE)       = leave_between_rounds, E(SIGNAL)      = signal_between_rounds,
+        E(UNKILLABLE)  = bug,
     },
     [GROUP_RUNNING] = {
         E(ROUND)       = nop,                 E(START_FAILED) = give_up_start,
@@ -298,6 +307,7 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         E(STOP)        = stop_for_next_round, E(END_OK)       = stop_for_good,
         E(END_FAILED)  = stop_for_good,       E(END_LOST)     = stop_for_good,
         E(LEAVE)       = stop_and_leave,      E(SIGNAL)       = signal_workers,
+        E(UNKILLABLE)  = bug,
     },
     [GROUP_WAITING] = {
         E(ROUND)       = nop,                 E(START_FAILED) = bug,
@@ -308,6 +318,7 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         E(STOP)        = stop_for_next_round, E(END_OK)       = stop_for_good,
         E(END_FAILED)  = stop_for_good,       E(END_LOST)     = stop_for_good,
         E(LEAVE)       = stop_and_leave,      E(SIGNAL)       = signal_workers,
+        E(UNKILLABLE)  = bug,
     },
     [GROUP_STOPPING] = {
         E(ROUND)       = nop,                 E(START_FAILED) = bug,
@@ -318,6 +329,7 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         E(STOP)        = hasten,              E(END_OK)       = note_end,
         E(END_FAILED)  = note_end,            E(END_LOST)     = note_end,
         E(LEAVE)       = leave_while_stopping, E(SIGNAL)      = signal_workers,
+        E(UNKILLABLE)  = give_up_stop,
     },
     [GROUP_ENDED] = {
         E(ROUND)       = nop,                 E(START_FAILED) = bug,
@@ -328,6 +340,7 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
         E(STOP)        = nop,                 E(END_OK)       = nop,
         E(END_FAILED)  = nop,                 E(END_LOST)     = nop,
         E(LEAVE)       = nop,                 E(SIGNAL)       = nop,
+        E(UNKILLABLE)  = bug,
     },
     /* clang-format on */
 };

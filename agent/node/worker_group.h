@@ -13,9 +13,12 @@
  * A parked worker has ended its round but not its process: it waits for the next round, and is not
  * counted in `living`. If the node cannot go on, a parked worker is stopped like the others.
  *
+ * If SIGKILL does not end the processes, the group goes from STOPPING to ENDED without waiting for
+ * them (UNKILLABLE): this node cannot run another round beside them, and the others need not wait.
+ *
  * Every way out of RUNNING and WAITING leads through STOPPING, which ends all processes of the
  * round, also background processes of a worker that ended well. So no process of a round is left
- * when the next round begins or the job ends. How the job ends (`ending`) is stored beside the
+ * when this node begins its next round. How the job ends (`ending`) is stored beside the
  * state, because it may become known while workers are still being stopped. If several endings
  * become known, the first one counts. */
 #ifndef AGENT_NODE_WORKER_GROUP_H
@@ -29,7 +32,7 @@
     X(JOINING, "the rendezvous: its join timeout")                                                 \
     X(RUNNING, "none: the workers' own time")                                                      \
     X(WAITING, "none: the time of the other nodes' workers")                                       \
-    X(STOPPING, "the grace, which ends at kill_at_ms; then SIGKILL")                               \
+    X(STOPPING, "the grace, which ends at kill_at_ms; then SIGKILL; then UNKILLABLE")              \
     X(ENDED, "none: nothing follows")
 
 #define GROUP_EVENTS(X)                                                                            \
@@ -44,6 +47,7 @@
     X(BROKEN)       /* the round cannot go on although no worker has ended: a worker parked */     \
                     /* without a reason, or the workers hang */                                    \
     X(EMPTY)        /* no process of the round is left, except parked workers */                   \
+    X(UNKILLABLE)   /* processes of the round have lived on too long after SIGKILL */              \
     X(STOP)         /* the rendezvous ended the round; `ms`: longest grace */                      \
     X(END_OK)       /* the rendezvous reports that the job succeeded */                            \
     X(END_FAILED)   /* the rendezvous reports that the job failed and the budget is spent */       \
@@ -73,6 +77,7 @@ enum group_ending {
     GROUP_UNSTARTED, /* a worker could not be started */
     GROUP_LEFT,      /* this node left after its notice */
     GROUP_SIGNALED,  /* the launcher received a signal */
+    GROUP_STUCK,     /* workers could not be killed, so this node cannot run the next round */
 };
 
 struct group_event {

@@ -17,6 +17,10 @@
 
 /* length in bytes at which an encoded run id is cut, because a file name has at most 255 bytes */
 #define RUN_ID_MAX 180
+/* Output of workers may hold secrets, so nobody else can read what is made here, whatever the umask
+ * is. */
+#define FOLDER_MODE 0700
+#define FILE_MODE   0600
 #define REMEDY     "; give --log-dir a folder that you can write to, or /dev/null for no logs"
 
 /* ---- names and paths ---- */
@@ -88,7 +92,7 @@ static int make_folders(char *path) {
         if (*at != '/' && *at != '\0') continue;
         char end = *at;
         *at = '\0';
-        int rc = mkdir(path, 0777) < 0 && errno != EEXIST ? -errno : 0;
+        int rc = mkdir(path, FOLDER_MODE) < 0 && errno != EEXIST ? -errno : 0;
         *at = end;
         if (rc < 0 || end == '\0') return rc;
     }
@@ -107,7 +111,7 @@ static int make_unique(char path[LOG_PATH_MAX], const char *prefix) {
         if (rc == 0) rc = extend(path, "_");
         if (rc == 0) rc = extend(path, suffix);
         if (rc < 0) return rc;
-        if (mkdir(path, 0700) == 0) return 0;
+        if (mkdir(path, FOLDER_MODE) == 0) return 0;
         if (errno != EEXIST) return -errno;
     }
     return -EEXIST;
@@ -131,7 +135,7 @@ int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct
     if (rc == 0 && base == NULL) rc = make_unique(d->path, "torchelastic");
     d->base_len = base == NULL ? strlen(d->path) : 0;
     if (rc == 0) rc = make_unique(d->path, name);
-    if (rc == 0) d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (rc == 0) d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (rc == 0 && d->fd < 0) rc = -errno;
     if (rc == 0) return 0;
     (void) cr_fail(err, rc, "cannot create the log folder '%s': %s" REMEDY, d->path, strerror(-rc));
@@ -188,7 +192,8 @@ static int make_worker_folders(const struct log_dir *d, uint32_t workers, const 
     char name[16];
     for (uint32_t i = 0; i < workers; i++) {
         (void) snprintf(name, sizeof(name), "%" PRIu32, i);
-        if (starts[i] && mkdirat(d->attempt_fd, name, 0777) < 0 && errno != EEXIST) return -errno;
+        if (!starts[i]) continue;
+        if (mkdirat(d->attempt_fd, name, FOLDER_MODE) < 0 && errno != EEXIST) return -errno;
     }
     return 0;
 }
@@ -200,7 +205,7 @@ int log_dir_begin(struct log_dir *d, uint32_t restart, uint32_t workers, const b
     cr_close_fd(&d->attempt_fd);
     begin_attempt(d, restart);
     name_attempt(d->attempt, name);
-    int rc = mkdirat(d->fd, name, 0777) < 0 && errno != EEXIST ? -errno : 0;
+    int rc = mkdirat(d->fd, name, FOLDER_MODE) < 0 && errno != EEXIST ? -errno : 0;
     if (rc == 0) {
         d->attempt_fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         rc = d->attempt_fd < 0 ? -errno : make_worker_folders(d, workers, starts);
@@ -217,7 +222,7 @@ int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name
         (void) snprintf(at, sizeof(at), "%s", name);
     else
         (void) snprintf(at, sizeof(at), "%" PRId64 "/%s", local_rank, name);
-    *fd = openat(d->attempt_fd, at, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    *fd = openat(d->attempt_fd, at, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, FILE_MODE);
     if (*fd >= 0) return 0;
     name_attempt(d->attempt, folder);
     return cr_fail_errno(err, "cannot create the log file '%s/%s/%s'", d->path, folder, at);

@@ -103,9 +103,9 @@ static void end_filtered(struct stream *s) {
 /* ---- passing a stream's bytes on ---- */
 
 static void pass_on(struct stream *s, const char *data, size_t len) {
-    s->relay->passed += len;
     s->last_ns = cr_monotonic_ns();
     if (s->first_ns == 0) s->first_ns = s->last_ns;
+    s->relay->passed += len;
     if (s->which == ERR) last_bytes_add(&s->last, data, len);
     size_t filed = write_file(s, data, len);
     if (s->tail != NULL) {

@@ -1,12 +1,14 @@
 /* The nursery's state machine, which is drawn in nursery_internal.h. Callbacks of the loop call or
  * schedule nursery_turn(), which checks the state of all processes and does whatever is due. So it
  * does no harm if an event comes late, is merged with another or is lost. */
+#include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 
 #define RETRY_MAX_MS 32 /* longest interval between two checks of undecided children, in ms */
@@ -15,6 +17,7 @@
 
 static void on_turn(uv_timer_t *timer);
 static void on_retry(uv_timer_t *timer);
+static void on_stuck_due(uv_timer_t *timer);
 
 /* ---- the state of the nursery ---- */
 
@@ -53,6 +56,13 @@ static bool has_living(const struct nursery *n, bool kept) {
         if (w->kept == kept) return true;
     }
     return false;
+}
+
+/* Reports once that the warden has ended the workers. */
+static void report_fenced(struct nursery *n) {
+    if (n->fenced_reported || !n->roster->fenced || n->events.on_fenced == NULL) return;
+    n->fenced_reported = true;
+    n->events.on_fenced(n->arg);
 }
 
 static void collect(struct nursery *n) {
@@ -140,8 +150,13 @@ static bool has_unknown_processes(struct nursery *n) {
 
 /* ---- nursery_turn() ---- */
 
+void nursery_set_fence(struct nursery *n, int64_t fence_ms) {
+    warden_set_fence(&n->warden, n->roster, fence_ms);
+}
+
 static void become_empty(struct nursery *n) {
     nursery_enter(n, NURSERY_OPEN);
+    n->fenced_reported = n->roster->fenced = false;
     (void) uv_timer_stop(&n->grace);
     (void) uv_timer_stop(&n->stuck);
     orphans_forget(n);
@@ -154,6 +169,7 @@ static void become_empty(struct nursery *n) {
 
 static void nursery_turn(struct nursery *n) {
     if (n->state == NURSERY_CLOSING) return;
+    report_fenced(n);
     (void) deaths_collect(n);
     (void) uv_timer_stop(&n->turn);
     deaths_deliver(n); /* on_exit may call nursery_end() or nursery_close() */
@@ -202,20 +218,41 @@ void nursery_on_sigchld(uv_signal_t *handle, int signum) {
 
 /* ---- nursery_end() ---- */
 
+static bool may_give_up(const struct nursery *n) {
+    return n->events.on_unkillable != NULL && !n->unkillable_said;
+}
+
+/* Starts the timer for the next report of stuck processes, or for on_unkillable if that is due
+ * before the report. */
+static void arm_stuck(struct nursery *n, int64_t since_ms) {
+    int64_t next_ms = n->stuck_report_ms;
+    if (may_give_up(n) && n->events.give_up_ms < next_ms) next_ms = n->events.give_up_ms;
+    uint64_t wait_ms = next_ms > since_ms ? (uint64_t) (next_ms - since_ms) : 0;
+    (void) uv_timer_start(&n->stuck, on_stuck_due, wait_ms, 0);
+}
+
+/* Takes a turn first, because the loop may have been late, and the processes may be dead. The time
+ * from SIGKILL to a report doubles with each report. */
 static void on_stuck_due(uv_timer_t *timer) {
     struct nursery *n = timer->data;
-    collect(n);
-    stuck_report(n);
-    /* the time from SIGKILL to a report doubles with each report */
+    nursery_turn(n);
+    if (n->state != NURSERY_KILLING) return;
     int64_t since_ms = cr_monotonic_ms() - n->killed_ms;
-    (void) uv_timer_start(timer, on_stuck_due, (uint64_t) since_ms, 0);
+    bool gives_up = may_give_up(n) && since_ms >= n->events.give_up_ms;
+    unsigned count = since_ms >= n->stuck_report_ms || gives_up ? stuck_report(n, since_ms) : 0;
+    while (n->stuck_report_ms <= since_ms) n->stuck_report_ms *= 2;
+    n->unkillable_said |= gives_up;
+    arm_stuck(n, since_ms);
+    if (gives_up) n->events.on_unkillable(n->arg, count);
 }
 
 static void kill_all(struct nursery *n) {
     struct worker_process *w;
     if (!uv_is_active((uv_handle_t *) &n->stuck)) {
         n->killed_ms = cr_monotonic_ms();
-        (void) uv_timer_start(&n->stuck, on_stuck_due, NURSERY_STUCK_MS, 0);
+        n->stuck_report_ms = NURSERY_STUCK_MS;
+        n->unkillable_said = false;
+        arm_stuck(n, 0);
     }
     nursery_enter(n, NURSERY_KILLING);
     collect(n);
@@ -268,6 +305,32 @@ void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms,
                       enum nursery_spares spares) {
     n->spares = spares;
     begin_end(n, signum, grace_ms);
+}
+
+/* ---- nursery_abandon() ---- */
+
+/* Forgets a worker that cannot be killed. Its pid stays in the roster, because the warden finds the
+ * processes of the worker's Unix session by it. */
+static void forget_worker(struct nursery *n, struct worker_process *w) {
+    known_children_forget(w->how.pid);
+    nursery_unwatch(n, &w->pidfd);
+    TAILQ_REMOVE(&n->living, w, entry);
+    free(w);
+}
+
+void nursery_abandon(struct nursery *n) {
+    struct worker_process *w;
+    CR_ASSERT(n->state == NURSERY_KILLING && TAILQ_EMPTY(&n->dead));
+    cgroup_kill(&n->cgroup);
+    while ((w = TAILQ_FIRST(&n->living)) != NULL) {
+        worker_send(w, SIGKILL);
+        forget_worker(n, w);
+    }
+    (void) uv_timer_stop(&n->stuck);
+    stop_looking_again(n);
+    orphans_forget(n);
+    n->warden_takes_over = true;
+    nursery_enter(n, NURSERY_OPEN);
 }
 
 /* ---- the functions for one worker ---- */

@@ -11,12 +11,15 @@
  *   - this process is the sub-reaper: when a worker dies, the kernel makes the worker's children
  *     children of this process, which can find and end them;
  *   - a small process, the warden, is started with the nursery and ends everything in it if this
- *     process dies first.
+ *     process dies first; the warden's deputy does so if both are killed;
+ *   - if all three are killed, the next launcher beside this one ends what is left in the cgroup.
  *
- * Limits. Without a delegated cgroup, the warden cannot find a process that has cleared its
- * environment, has made a Unix session of its own and has lost its parent. (While this process
- * lives, it can find such a process, which is its adopted child.) A process in an uninterruptible
- * sleep dies only when it wakes up.
+ * Limits. Without a delegated cgroup, warden and deputy cannot find a process that has cleared its
+ * environment, has made a Unix session of its own and has lost its parent, and the next launcher
+ * finds nothing. (While this process lives, it can find such a process, which is its adopted child;
+ * but not as process 1 of a pid namespace, where strangers' orphans are its children, too.) A
+ * process in an uninterruptible sleep dies only when it wakes up; the owner can leave such a
+ * process to the warden and end (nursery_abandon()).
  *
  * Environment. CRUN_CGROUP=0 keeps nurseries from using cgroups. Each worker gets a random token in
  * CRUN_NURSERY, by which the warden recognises the processes of its nursery. If this process was
@@ -66,7 +69,7 @@ struct worker_exit {
     struct rusage usage;
 };
 
-#define NURSERY_STUCK_MS 5000
+#define NURSERY_STUCK_MS 2000
 
 /* A process that lives on after SIGKILL, because it is in a system call that cannot be interrupted
  * or in a frozen cgroup. */
@@ -76,7 +79,8 @@ struct nursery_stuck {
     int64_t since_ms;
     /* the process's name from /proc/<pid>/comm, escaped (base/text.h) */
     char name[64];
-    /* the process's state in /proc/<pid>/stat: 'D' = uninterruptible sleep */
+    /* the state in /proc/<pid>/stat: 'D' = uninterruptible sleep. If a thread of the process is in
+     * that state, `state` and `wait_channel` are those of the thread. */
     char state;
     /* the kernel function in which the process waits; "" if the kernel does not show the function
      * to this process */
@@ -98,6 +102,16 @@ struct nursery_events {
      * is the worker, or NULL for a process that a worker has started. on_stuck is NULL if the owner
      * wants no such report. */
     void (*on_stuck)(void *arg, const struct worker_process *w, const struct nursery_stuck *how);
+    /* Runs once, when processes other than kept workers still live give_up_ms after SIGKILL;
+     * `count` is the number of those that on_stuck can describe. The owner may call
+     * nursery_abandon(); if it does not, the nursery goes on waiting for the end of the processes.
+     * on_unkillable is NULL if the owner never gives up. */
+    void (*on_unkillable)(void *arg, unsigned count);
+    int64_t give_up_ms;
+    /* Runs when the warden has ended the processes because this process stood still
+     * (nursery_set_fence()), before on_exit runs for the workers. May call nursery_end(). NULL if
+     * the owner sets no fence. */
+    void (*on_fenced)(void *arg);
 };
 
 /* Prepares this process to start workers: makes it the sub-reaper of its descendants, sets SIGCHLD
@@ -105,6 +119,10 @@ struct nursery_events {
  * function as agent_claim_process() and describes the effects on the rest of the process. Returns
  * 0, or a negative errno and sets err to a text that says what failed. */
 int nursery_claim_process(struct cr_error *err);
+
+/* Returns whether the process `pid` is a child of this process, a child of such a child and so on.
+ * Orphans of workers are included, because this process is their sub-reaper. */
+bool nursery_is_descendant(pid_t pid);
 
 /* Opens a nursery and forks its warden. Call nursery_claim_process() before: without that call the
  * nursery cannot find orphans, and ends only the Unix process groups of its workers, and its
@@ -175,9 +193,22 @@ enum nursery_spares {
  * ends them any more. */
 void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms, enum nursery_spares spares);
 
+/* Sets the time (ms, monotonic clock) at which the warden ends all processes of the nursery if this
+ * process has not set a later time before, because this process stands still: it was stopped, or
+ * its cgroup is frozen. CR_FOREVER, which is set at first, means that there is no such time.
+ * Workers that the warden has ended are reported with SIGKILL as the signal that this process
+ * sent. */
+void nursery_set_fence(struct nursery *n, int64_t fence_ms);
+
+/* Call this in on_unkillable. Sends SIGKILL to kept workers, too, and forgets all workers: on_exit
+ * and on_empty do not run for them, and all pointers to them become invalid. No worker can be
+ * started any more; the owner closes the nursery. From nursery_close() on, the warden waits for the
+ * end of the processes that are left, and removes the cgroup, also after this process has ended. */
+void nursery_abandon(struct nursery *n);
+
 /* Call this only when the nursery is empty: on_empty has run and no worker is kept, or no worker
- * was ever started. Closes the nursery and frees it; then on_close runs on the loop, unless
- * on_close is NULL. */
+ * was ever started, or nursery_abandon() was called. Closes the nursery and frees it; then on_close
+ * runs on the loop, unless on_close is NULL. */
 void nursery_close(struct nursery *n, void (*on_close)(void *arg));
 
 #endif

@@ -77,12 +77,12 @@ LIST_HEAD(undecided_list, undecided);
  *      │ └──nursery_close──►   │       CLOSING        │
  *      └───────── on_empty ◄───┴──────────────────────┘
  *
- * KILLING has no time limit, because nothing is stronger than SIGKILL: a process in an
- * uninterruptible sleep dies when the kernel wakes it. */
+ * Nothing is stronger than SIGKILL: a process in an uninterruptible sleep dies when the kernel
+ * wakes it. So KILLING ends when no process is left, or when the owner calls nursery_abandon(). */
 #define NURSERY_STATES(X)                                                                          \
     X(OPEN, "open", "workers come and go until nursery_end() or nursery_close()")                  \
     X(ENDING, "ending", "all processes have the signal; limited by the grace")                     \
-    X(KILLING, "killing", "all processes get SIGKILL until none is left")                          \
+    X(KILLING, "killing", "none but the owner's: give_up_ms, then nursery_abandon()")              \
     X(CLOSING, "closing", "limited by libuv's close callbacks")
 
 enum nursery_state {
@@ -104,7 +104,9 @@ struct nursery {
     uv_timer_t grace; /* fires when the grace is over; runs in ENDING */
     uv_timer_t turn;  /* calls nursery_turn() in the loop's next iteration */
     uv_timer_t retry; /* fires when undecided children have to be checked */
-    uv_timer_t stuck; /* fires when on_stuck is due; runs in KILLING */
+    uv_timer_t stuck; /* fires when on_stuck or on_unkillable is due; runs in KILLING */
+    int64_t stuck_report_ms; /* ms from killed_ms to the next call of on_stuck */
+    bool unkillable_said;    /* true if on_unkillable has run since killed_ms */
     int64_t killed_ms; /* monotonic time of the first SIGKILL; valid in KILLING */
     unsigned open_handles;
     void (*on_close)(void *arg);
@@ -134,6 +136,7 @@ struct nursery {
     /* true if cgroup.kill was used, so that the cgroup must be replaced before a worker starts in
      * it */
     bool cgroup_killed;
+    bool cgroup_given_up; /* true if a worker could not be started in the cgroup */
     /* descriptor of the file cgroup.events; it is open, and watched by the epoll, only while the
      * cgroup has processes that this process does not know; else -1 */
     int cgroup_events_fd;
@@ -145,6 +148,8 @@ struct nursery {
     struct warden warden;
     unsigned warden_deaths;
     struct warden_roster *roster; /* shared with the warden */
+    /* true if on_fenced has run since the nursery was last empty */
+    bool fenced_reported;
 };
 
 /* ---- watch.c ---- */
@@ -211,8 +216,9 @@ void guard_wait(struct nursery *n);    /* waits until the killed warden is dead 
 
 /* ---- stuck.c ---- */
 
-/* Calls on_stuck for each process that still lives although it got SIGKILL. */
-void stuck_report(struct nursery *n);
+/* Calls on_stuck for each process that still lives although it got SIGKILL. Returns how many there
+ * are. */
+unsigned stuck_report(struct nursery *n, int64_t since_ms);
 
 /* ---- deaths.c ---- */
 

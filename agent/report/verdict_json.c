@@ -3,10 +3,10 @@
 
 #include "agent/report/verdict_internal.h"
 #include "base/clock.h"
+#include "base/private_file.h"
 #include "base/text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -148,8 +148,8 @@ static json_t *verdict_object(const struct verdict_json *v) {
 /* ---- the file ---- */
 
 static int write_all(const char *path, const char *data, size_t len) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), rc = 0;
-    if (fd < 0) return -errno;
+    int fd = cr_private_create(path), rc = 0;
+    if (fd < 0) return fd;
     for (size_t at = 0; rc == 0 && at < len;) {
         ssize_t n = write(fd, data + at, len - at);
         if (n >= 0) at += (size_t) n;

@@ -6,7 +6,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/log_limit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Longest line in bytes that is accepted. A write(2) of more than PIPE_BUF bytes to a pipe is not
@@ -28,8 +29,9 @@ struct watchdog {
     uv_timer_t timer;
     int open_handles;
     struct timers timers;
+    struct cr_log_limit lines; /* log lines that workers cause */
     struct cr_buffer input; /* bytes received of a line whose end has not come yet */
-    void (*on_expired)(void *arg, pid_t pid);
+    struct watchdog_events events;
     void (*on_close)(void *arg);
     void *arg;
 };
@@ -53,13 +55,24 @@ void watchdog_forget(struct watchdog *w, pid_t pid) {
     if (timers_forget(&w->timers, pid)) arm(w);
 }
 
+/* Sends the signal, unless the process does not belong to this job. The check comes after
+ * pidfd_open(), so that the process cannot be another one with the same pid by the time of the
+ * signal. */
 static void send_signal(struct watchdog *w, pid_t pid, int signum) {
     /* the process gets only one signal, so its other timers are removed */
     (void) timers_forget(&w->timers, pid);
-    w->on_expired(w->arg, pid);
-    if (kill(pid, signum) < 0 && errno != ESRCH) {
-        cr_warn("cannot send signal %d to process %d: %s", signum, (int) pid, strerror(errno));
+    CR_AUTO_FD int fd = (int) syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0 && errno == ESRCH) return;
+    if (!w->events.is_ours(w->arg, pid)) {
+        cr_log_limited(&w->lines, CR_LOG_WARN,
+                       "process %d is not a process of this job, so it gets no signal", (int) pid);
+        return;
     }
+    w->events.on_expired(w->arg, pid);
+    if (fd >= 0 && syscall(SYS_pidfd_send_signal, fd, signum, NULL, 0) == 0) return;
+    if (errno == ESRCH) return;
+    cr_log_limited(&w->lines, CR_LOG_WARN, "cannot send signal %d to process %d: %s", signum,
+                   (int) pid, strerror(errno));
 }
 
 static void on_timer(uv_timer_t *timer) {
@@ -67,8 +80,9 @@ static void on_timer(uv_timer_t *timer) {
     int64_t now = wall_ms();
     struct timer *t;
     while ((t = timers_take_expired(&w->timers, now)) != NULL) {
-        cr_warn("the timer '%s' of process %d has expired%s", t->scope, (int) t->pid,
-                t->signum > 0 ? "; it is sent the signal that it asked for" : "");
+        cr_log_limited(&w->lines, CR_LOG_WARN, "the timer '%s' of process %d has expired%s",
+                       t->scope, (int) t->pid,
+                       t->signum > 0 ? "; it is sent the signal that it asked for" : "");
         if (t->signum > 0) send_signal(w, t->pid, t->signum);
         timer_free(t);
     }
@@ -84,13 +98,17 @@ static void take_line(struct watchdog *w, const char *line, size_t len) {
     if (rc == 0) {
         rc = timers_apply(&w->timers, &r);
         if (rc < 0) {
-            cr_warn("cannot set the timer '%s' of process %d: %s", r.scope, (int) r.pid,
-                    rc == -ENOSPC ? "too many timers are set" : "no memory left");
+            cr_log_limited(&w->lines, CR_LOG_WARN, "cannot set the timer '%s' of process %d: %s",
+                           r.scope, (int) r.pid,
+                           rc == -ENOSPC ? "too many timers are set" : "no memory left");
         }
     } else if (rc == -ENOMEM) {
-        cr_warn("cannot read a line of the timer pipe '%s': no memory left", w->path);
+        cr_log_limited(&w->lines, CR_LOG_WARN,
+                       "cannot read a line of the timer pipe '%s': no memory left", w->path);
     } else {
-        cr_warn("a line in the timer pipe '%s' is not a request; the line is ignored", w->path);
+        cr_log_limited(&w->lines, CR_LOG_WARN,
+                       "a line in the timer pipe '%s' is not a request; the line is ignored",
+                       w->path);
     }
     timer_request_done(&r);
 }
@@ -132,11 +150,21 @@ static int open_pipe(const char *path, int *fd, struct cr_error *err) {
     if (mkfifo(path, 0600) < 0) {
         return cr_fail_errno(err, "cannot create the timer pipe '%s'", path);
     }
-    *fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    return *fd >= 0 ? 0 : cr_fail_errno(err, "cannot open the timer pipe '%s'", path);
+    *fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (*fd < 0) return cr_fail_errno(err, "cannot open the timer pipe '%s'", path);
+    /* In a folder to which others may write, somebody else may have put another file in the place
+     * of the pipe since mkfifo(). */
+    struct stat st;
+    bool is_own = fstat(*fd, &st) == 0 && S_ISFIFO(st.st_mode) && st.st_uid == geteuid() &&
+                  (st.st_mode & 077) == 0;
+    if (is_own) return 0;
+    return cr_fail(err, -EPERM,
+                   "the timer pipe '%s' was replaced by somebody else; set TORCHELASTIC_TIMER_FILE "
+                   "to a path in a folder of your own", path);
 }
 
 static void watchdog_free(struct watchdog *w) {
+    cr_log_limit_end(&w->lines);
     timers_done(&w->timers);
     cr_close_fd(&w->fd);
     cr_buffer_done(&w->input);
@@ -154,7 +182,7 @@ static int start_handles(struct watchdog *w, uv_loop_t *loop, struct cr_error *e
     return 0;
 }
 
-int watchdog_open(uv_loop_t *loop, const char *path, void (*on_expired)(void *arg, pid_t pid),
+int watchdog_open(uv_loop_t *loop, const char *path, const struct watchdog_events *events,
                   void *arg, struct watchdog **out, struct cr_error *err) {
     struct watchdog *w = calloc(1, sizeof(*w));
     if (w != NULL) w->path = strdup(path);
@@ -163,7 +191,8 @@ int watchdog_open(uv_loop_t *loop, const char *path, void (*on_expired)(void *ar
         return cr_fail(err, -ENOMEM, "cannot open the timer pipe '%s': no memory left", path);
     }
     w->fd = -1;
-    w->on_expired = on_expired;
+    w->lines.about = "the workers' timers";
+    w->events = *events;
     w->arg = arg;
     int rc = open_pipe(path, &w->fd, err);
     if (rc == 0) rc = start_handles(w, loop, err);

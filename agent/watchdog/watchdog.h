@@ -16,15 +16,23 @@
 #include "agent/watchdog/quiet.h"
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 #include <uv.h>
 
 struct watchdog;
 
-/* Creates the pipe at `path`, in place of any file there; only this user may open it. on_expired
- * runs just before a signal is sent to a process whose timer has expired, and gets the pid of that
- * process. Returns 0; or a negative errno, and sets err to a text that names the path. */
-int watchdog_open(uv_loop_t *loop, const char *path, void (*on_expired)(void *arg, pid_t pid),
+struct watchdog_events {
+    /* Returns whether the process belongs to this job. If it does not, it gets no signal: whoever
+     * can write to the pipe could otherwise end any process that crun may send a signal. */
+    bool (*is_ours)(void *arg, pid_t pid);
+    /* Runs just before a signal is sent to a process whose timer has expired. */
+    void (*on_expired)(void *arg, pid_t pid);
+};
+
+/* Creates the pipe at `path`, in place of any file there; only this user may open it. `events` is
+ * copied. Returns 0; or a negative errno, and sets err to a text that names the path. */
+int watchdog_open(uv_loop_t *loop, const char *path, const struct watchdog_events *events,
                   void *arg, struct watchdog **out, struct cr_error *err);
 
 /* Call this when a process has ended. It removes the process's timers, because the kernel may give

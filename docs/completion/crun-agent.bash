@@ -11,6 +11,7 @@ _crun_agent() {
     case ${COMP_WORDS[1]}:${prev//_/-} in
         serve:--listen) COMPREPLY=($(compgen -W "[::]:29400 0.0.0.0:29400 127.0.0.1:0" -- "$cur")); return ;;
         serve:--port-range) COMPREPLY=($(compgen -W "29500-29600" -- "$cur")); return ;;
+        serve:--status-addr) COMPREPLY=($(compgen -W "127.0.0.1:9400" -- "$cur")); return ;;
         notify:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--kind) COMPREPLY=($(compgen -W "leave preemption maintenance" -- "$cur")); return ;;
@@ -22,7 +23,7 @@ _crun_agent() {
         why:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case ${COMP_WORDS[1]} in
-        serve) options="--listen --port-range" ;;
+        serve) options="--listen --port-range --status-addr" ;;
         status) options="--json" ;;
         notify) options="--job --node --kind --in --why" ;;
         dump) options="--job --node" ;;

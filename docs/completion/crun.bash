@@ -19,7 +19,8 @@ _crun() {
         --rdzv-backend) COMPREPLY=($(compgen -W "c10d static etcd" -- "$cur")); return ;;
         --rdzv-endpoint) COMPREPLY=($(compgen -W "localhost:0 localhost:29400" -- "$cur")); return ;;
         --rdzv-id) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= stop_limit= read_timeout= is_host= timeout= candidate= protocol= ca_cert= ssl_cert= ssl_cert_key= user= password_file= etcd_prefix=" -- "$cur")); return ;;
+        --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= stop_limit= read_timeout= is_host= timeout= candidate= protocol= ca_cert= ssl_cert= ssl_cert_key= user= password_file= etcd_prefix= auth=" -- "$cur")); return ;;
+        --rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --max-restarts) COMPREPLY=($(compgen -W "0 1 3" -- "$cur")); return ;;
         --monitor-interval) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --shutdown-timeout) COMPREPLY=($(compgen -W "0 30" -- "$cur")); return ;;
@@ -41,9 +42,10 @@ _crun() {
         --event-log-handler) COMPREPLY=($(compgen -W "null console" -- "$cur")); return ;;
         --event-log) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --summary) COMPREPLY=($(compgen -W "auto always never" -- "$cur")); return ;;
+        --status-addr) COMPREPLY=($(compgen -W "127.0.0.1:0 127.0.0.1:9400" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
-    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --port-range --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --use-env --print-completion --help --version"
+    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --port-range --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else

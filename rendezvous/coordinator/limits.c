@@ -98,6 +98,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
+    s->abandons = true; /* its process may still run, and have another coordinator */
     coordinator_lost(c, now_ms, s, why);
 }
 
@@ -131,6 +132,7 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
     if (c->charge.open) wake_after(c, now_ms, c->charge.killed_until_ms);
     wake_after(c, now_ms, c->rebuild.until_ms);
+    coordinator_wake_by(c, succession_deadline(c));
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {

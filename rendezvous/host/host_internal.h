@@ -1,7 +1,8 @@
 /* What the files of rendezvous/host share. host.c opens and closes the host, and has
  * host_end_event(), with which every event ends. jobs.c has the coordinators and their stores,
  * peers.c the connections of nodes and operators, operators.c the answers to operators, and
- * handoff.c the connections that come from the store's thread.
+ * handoff.c the connections that come from the store's thread, and trust.c decides what nodes and
+ * operators may do that have, or have not, authenticated.
  *
  * A coordinator's action never frees a peer, because its caller, the coordinator, may still use the
  * peer. The actions only queue bytes and put the peer into host->unsent. host_end_event() sends the
@@ -9,9 +10,11 @@
 #ifndef RENDEZVOUS_HOST_INTERNAL_H
 #define RENDEZVOUS_HOST_INTERNAL_H
 
+#include "base/log_limit.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/protocol/protocol.h"
+#include "rendezvous/secure/secure.h"
 #include "store/store.h"
 
 #include <sys/queue.h>
@@ -24,6 +27,12 @@ struct host_job {
     struct coordinator *coordinator;
     struct store_space *space;
     bool is_own;       /* true: a node of this process is in it; false in crun-agent */
+    /* epoch of the job's coordinator if it is larger than that in the terms, because a node had
+     * tried to join an heir before it came back; else 0 */
+    uint64_t epoch;
+    bool is_superseded; /* true: another host leads the job; nodes that come are sent there */
+    char leader_addr[RDZV_ADDR_MAX]; /* where that host is; "" = not known */
+    uint16_t leader_port;
     bool says_goodbye; /* true: GOODBYE was sent; a node that comes is refused */
     uint32_t peers;    /* number of connections of this job */
     int64_t forget_ms; /* time at which the job is freed; used while `peers` is 0 */
@@ -52,6 +61,7 @@ struct host_peer {
     void *deliver_arg;
 
     /* used only if the node or operator is in another process */
+    struct secure_channel *channel; /* between `tcp` and `session` */
     uv_tcp_t tcp;
     uv_timer_t timer;         /* runs until host_session_deadline() */
     int64_t armed_ms;         /* time to which `timer` is set; CR_FOREVER = it is stopped */
@@ -80,6 +90,12 @@ struct coordinator_host {
     char store_addr[RDZV_ADDR_MAX];
     uint16_t store_port;
     struct host_session_terms terms;
+    struct secure_ring *ring; /* see coordinator_host_options */
+    bool says_open;           /* true: other machines can reach this host; not logged yet */
+    /* log lines about connections that were refused: the time of the last one, and how many
+     * refusals have not been logged since */
+    int64_t refusal_logged_ms;
+    uint32_t refusals_suppressed;
 
     /* store of the first round; opened together with the host, so that an error is reported at
      * once; NULL = the first round has begun, or there was no such store */
@@ -99,10 +115,16 @@ struct coordinator_host {
     uv_timer_t timer;
     char read_buffer[65536];
 
+    /* log lines about jobs and nodes: warnings and errors; others */
+    struct cr_log_limit warnings, infos;
+
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when they
      * are over, the host begins to close */
     bool lingers;
     bool follows_another; /* true: another host may have led the job before */
+    char *own_run_id;    /* run id of this launcher's own job; "" in crun-agent */
+    uint64_t own_instance;
+    bool allows_heirs;   /* true: if this host is lost, another node takes over its jobs */
     bool may_form;       /* true: this host has the right to form rounds */
     int64_t held_ms;     /* see coordinator_host_options */
     int64_t stand_by_ms; /* time at which the host stands by; CR_FOREVER = no round is held */
@@ -119,6 +141,9 @@ struct coordinator_host {
 
 int64_t host_now_ms(const struct coordinator_host *host);
 void host_end_event(struct coordinator_host *host);
+/* Logs a line that a coordinator or a session has written. Nodes cause these lines, so their rate
+ * is limited, except for lines of the level debug. */
+void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text);
 
 /* ---- jobs.c ---- */
 
@@ -152,6 +177,16 @@ bool host_awaits_nodes(const struct coordinator_host *host);
 uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id);
 /* Says goodbye to the nodes of all jobs; if only_own, only to those of this launcher's own job. */
 void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why);
+/* If the launcher's own job has heirs, makes its coordinator form no further round, and returns
+ * true: host_abandon_jobs() can wait until the workers of this launcher are gone. */
+bool host_retire_own_job(struct coordinator_host *host);
+
+/* Call this when another host leads the job. Sends the nodes of the job away; nodes that come later
+ * are sent to that host. */
+void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
+/* Decides whether this host serves a node that has sent HELLO. */
+struct host_session_verdict host_judge(struct coordinator_host *host,
+                                       const struct rdzv_hello *hello);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
@@ -189,6 +224,26 @@ void host_pass_failure(struct host_peer *from, const struct rdzv_failure *failur
 /* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes
  * have answered, closes the operator's session. */
 void host_pass_row(struct host_peer *from, const struct rdzv_message *m);
+
+/* ---- trust.c ---- */
+
+/* Creates the channel of a remote peer. Returns 0, or a negative errno if memory or random numbers
+ * are short. */
+int host_open_channel(struct host_peer *peer);
+/* Handles bytes that have come from a remote peer: passes them through its channel to its session.
+ * If the channel fails, refuses the peer. */
+void host_receive(struct host_peer *peer, const char *data, size_t len);
+/* Passes the bytes that the session of a remote peer has queued through its channel. Returns the
+ * buffer with the bytes to send, or NULL if memory is short. */
+struct cr_buffer *host_outgoing(struct host_peer *peer);
+/* Returns 0 if this peer may be a node of the job `run_id`, or give orders to that job. If this
+ * host has secrets, the peer must have authenticated for exactly this role and job. Otherwise
+ * returns -EACCES and a text in err. */
+int host_check_member(const struct host_peer *peer, const char *run_id, struct cr_error *err);
+int host_check_operator(const struct host_peer *peer, const char *run_id, struct cr_error *err);
+/* Call this when the host begins to serve nodes. If it has no secrets and other machines can reach
+ * it, logs that its jobs are open; only the first call does so. */
+void host_say_if_open(struct coordinator_host *host);
 
 /* ---- handoff.c ---- */
 

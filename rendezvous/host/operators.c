@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/server.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -12,38 +13,89 @@
 
 /* ---- status: each job, followed by its nodes ---- */
 
-static void send_node(void *arg, const struct seat_view *s) {
-    struct host_peer *to = arg;
-    struct rdzv_message m = {.type = RDZV_STATUS_NODE};
-    m.status_node = (struct rdzv_status_node){
+/* The receiver of a visit, and the time at which it is made. */
+struct visit {
+    const struct rendezvous_status_events *events;
+    void *arg;
+    int64_t now_ms;
+};
+
+static void visit_node(void *arg, const struct seat_view *s) {
+    const struct visit *v = arg;
+    const struct rdzv_status_node node = {
         .host = s->host, .addr = s->addr, .role = s->role, .state = s->state, .pid = s->pid,
         .group_rank = s->group_rank, .first_rank = s->first_rank,
         .local_world_size = s->local_world_size,
-        .silent_ms = s->local ? -1 : host_now_ms(to->host) - s->heard_ms};
-    host_peer_send(to, &m);
+        .silent_ms = s->local ? -1 : v->now_ms - s->heard_ms};
+    v->events->on_node(v->arg, &node);
 }
 
-static void send_job(struct host_peer *to, const struct host_job *job) {
+static void visit_job(struct visit *visit, const struct host_job *job) {
     struct coordinator_view v;
     coordinator_look(job->coordinator, &v);
-    struct rdzv_message m = {.type = RDZV_STATUS_JOB};
-    m.status_job = (struct rdzv_status_job){
+    const struct rdzv_status_job status = {
         .run_id = job->run_id, .phase = v.phase, .rounds = v.next_round,
         .restart_count = v.restart_count, .max_restarts = v.max_restarts,
         .min_nodes = v.min_nodes, .max_nodes = v.max_nodes,
         .group_world_size = v.group_world_size, .world_size = v.world_size,
         .nodes = v.seats, .awaited = v.awaited, .why = v.why};
-    host_peer_send(to, &m);
-    coordinator_visit(job->coordinator, send_node, to);
+    visit->events->on_job(visit->arg, &status);
+    coordinator_visit(job->coordinator, visit_node, visit);
+}
+
+void coordinator_host_visit(const struct coordinator_host *host,
+                            const struct rendezvous_status_events *events, void *arg) {
+    struct visit visit = {.events = events, .arg = arg, .now_ms = host_now_ms(host)};
+    const struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) visit_job(&visit, job);
+}
+
+/* An operator who gets the answer to STATUS. */
+struct answer {
+    struct host_peer *peer;
+    uint32_t jobs;
+};
+
+static void send_job(void *arg, const struct rdzv_status_job *job) {
+    struct answer *a = arg;
+    struct rdzv_message m = {.type = RDZV_STATUS_JOB, .status_job = *job};
+    a->jobs++;
+    host_peer_send(a->peer, &m);
+}
+
+static void send_node(void *arg, const struct rdzv_status_node *node) {
+    const struct answer *a = arg;
+    struct rdzv_message m = {.type = RDZV_STATUS_NODE, .status_node = *node};
+    host_peer_send(a->peer, &m);
+}
+
+static void refuse(struct host_peer *peer, const char *why) {
+    struct rdzv_message m = {.type = RDZV_REFUSED};
+    m.refused = (struct rdzv_refused){.version_min = RDZV_VERSION_MIN,
+                                      .version_max = RDZV_VERSION_MAX, .why = why};
+    host_peer_send(peer, &m);
+}
+
+/* An operator whose key is that of one job sees only that job. */
+static bool may_see(const struct host_peer *peer, const struct host_job *job) {
+    return host_check_operator(peer, job->run_id, NULL) == 0;
 }
 
 void host_answer_status(struct host_peer *peer) {
-    struct rdzv_message done = {.type = RDZV_STATUS_DONE};
+    static const struct rendezvous_status_events events = {send_job, send_node};
+    struct answer a = {.peer = peer};
+    struct visit visit = {
+        .events = &events, .arg = &a, .now_ms = host_now_ms(peer->host)};
+    struct cr_error err = {0};
+    if (host_check_operator(peer, secure_channel_run_id(peer->channel), &err) < 0) {
+        refuse(peer, err.text);
+        return;
+    }
     const struct host_job *job;
     LIST_FOREACH(job, &peer->host->jobs, entry) {
-        send_job(peer, job);
-        done.status_done.jobs++;
+        if (may_see(peer, job)) visit_job(&visit, job);
     }
+    struct rdzv_message done = {.type = RDZV_STATUS_DONE, .status_done.jobs = a.jobs};
     host_peer_send(peer, &done);
 }
 
@@ -61,6 +113,8 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
     bool inspects = o->kind == RDZV_OPERATE_INSPECT;
+    int rc = host_check_operator(peer, o->run_id, err);
+    if (rc < 0) return rc;
     struct host_job *job = host_find_job(peer->host, o->run_id);
     if (job == NULL) {
         return cr_fail(err, -ENOENT,

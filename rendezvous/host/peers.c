@@ -38,13 +38,36 @@ void host_peer_hang_up(struct host_peer *peer) {
 
 static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
     struct host_peer *peer = arg;
+    int rc = host_check_member(peer, hello->run_id, err);
+    if (rc < 0) return rc;
     peer->job = host_get_job(peer->host, hello->run_id);
     if (peer->job == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
     peer->job->peers++;
     if (peer->job->says_goodbye && !peer->local)
         return cr_fail(err, -EAGAIN, "this coordinator ends, the job goes on elsewhere");
     if (peer->local) peer->job->is_own = true;
+    if (peer->host->allows_heirs && hello->epoch > peer->job->epoch)
+        peer->job->epoch = hello->epoch;
     return 0;
+}
+
+static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hello) {
+    const struct host_peer *peer = arg;
+    return host_judge(peer->host, hello);
+}
+
+/* A host that has formed no round of the job, or that lacks the majority of its nodes, makes way
+ * for one that leads. */
+static void on_leads(void *arg, const struct rdzv_leads *leads) {
+    const struct host_peer *peer = arg;
+    struct coordinator_host *host = peer->host;
+    struct host_job *job = host->allows_heirs ? host_get_job(host, leads->run_id) : NULL;
+    struct coordinator_view view;
+    if (job == NULL || leads->addr[0] == '\0' || leads->port < 1 || leads->port > UINT16_MAX) return;
+    coordinator_look(job->coordinator, &view);
+    if (leads->epoch <= job->epoch && job->is_superseded) return;
+    if (view.decides || view.phase == COORDINATOR_ENDED) return;
+    host_supersede_job(job, leads->epoch, leads->addr, (uint16_t) leads->port);
 }
 
 static int on_join(void *arg, const struct rdzv_join *join) {
@@ -86,12 +109,12 @@ static int on_operate(void *arg, const struct rdzv_operate *what, struct cr_erro
 }
 
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg;
-    if (cr_log_enabled(level)) cr_log(level, "%s", text);
+    const struct host_peer *peer = arg;
+    host_log(peer->host, level, text);
 }
 
 static const struct host_session_actions session_actions = {
-    .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
+    .judge = judge, .on_leads = on_leads, .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
     .on_message = on_message, .on_lost = on_lost, .on_status = on_status,
     .on_operate = on_operate, .log = on_log};
 
@@ -116,6 +139,7 @@ static void peer_free(struct host_peer *peer) {
     if (peer->job != NULL) host_drop_job(peer->job);
     LIST_REMOVE(peer, entry);
     host_session_done(&peer->session);
+    secure_channel_free(peer->channel);
     cr_buffer_done(&peer->writing);
     free(peer);
 }
@@ -193,7 +217,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     struct host_peer *peer = stream->data;
     struct coordinator_host *host = peer->host;
-    if (n > 0) host_session_receive(&peer->session, host_now_ms(host), buf->base, (size_t) n);
+    if (n > 0) host_receive(peer, buf->base, (size_t) n);
     else if (n == UV_EOF) host_peer_close(peer, RENDEZVOUS_CLOSED, "its connection was closed");
     else if (n < 0) broken(peer, (int) n);
     mark_unsent(peer);
@@ -212,9 +236,10 @@ void host_add_remote(struct coordinator_host *host, int fd, const char *data, si
     peer->open_handles = 2;
     int rc = uv_tcp_open(&peer->tcp, fd);
     if (rc < 0) (void) close(fd);
+    if (rc == 0) rc = host_open_channel(peer);
     if (rc == 0) rc = uv_read_start((uv_stream_t *) &peer->tcp, on_alloc, on_read);
     if (rc < 0) broken(peer, rc);
-    else host_session_receive(&peer->session, host_now_ms(host), data, len);
+    else host_receive(peer, data, len);
 }
 
 /* ---- remote nodes: the session's deadline ---- */
@@ -252,10 +277,9 @@ static void on_written(uv_write_t *req, int status) {
     host_end_event(host);
 }
 
-/* Passes as many of the peer's bytes to the kernel as it accepts now, and starts a uv_write() for
+/* Passes as many of the bytes in `out` to the kernel as it accepts now, and starts a uv_write() for
  * the rest. */
-static void peer_write(struct host_peer *peer) {
-    struct cr_buffer *out = &peer->session.out;
+static void peer_write(struct host_peer *peer, struct cr_buffer *out) {
     uv_stream_t *stream = (uv_stream_t *) &peer->tcp;
     uv_buf_t buf = uv_buf_init(out->data, (unsigned) out->len);
     int n = uv_try_write(stream, &buf, 1);
@@ -287,15 +311,20 @@ static void flush_remote(struct host_peer *peer) {
         host_peer_close(peer, RENDEZVOUS_CLOSED, "closed");
         return;
     }
-    size_t most = s->state == HOST_SESSION_INSPECTING ? UNREAD_ROWS_MAX : UNREAD_MAX;
-    if (s->out.len > most && s->state != HOST_SESSION_CLOSING) {
-        host_peer_close(peer, RENDEZVOUS_CLOSED, "it does not read what it is sent");
+    struct cr_buffer *out = host_outgoing(peer);
+    if (out == NULL) {
+        host_peer_close(peer, RENDEZVOUS_BROKEN, "out of memory");
         return;
     }
-    if (s->out.len > 0 && !peer->write_busy) peer_write(peer);
+    size_t most = s->state == HOST_SESSION_INSPECTING ? UNREAD_ROWS_MAX : UNREAD_MAX;
+    if (out->len > most && s->state != HOST_SESSION_CLOSING) {
+        host_peer_close(peer, RENDEZVOUS_BROKEN, "it does not read what it is sent");
+        return;
+    }
+    if (out->len > 0 && !peer->write_busy) peer_write(peer, out);
     if (peer->closing) return;
     arm_peer_timer(peer);
-    if (s->state != HOST_SESSION_CLOSING || s->out.len > 0 || peer->shut) return;
+    if (s->state != HOST_SESSION_CLOSING || out->len > 0 || peer->shut) return;
     peer->shut = true; /* libuv shuts down the connection only after the queued writes */
     (void) uv_shutdown(&peer->shutdown, (uv_stream_t *) &peer->tcp, on_shut);
 }

@@ -41,6 +41,12 @@ int64_t keep_alive_fence(const struct keep_alive *k) {
     return k->acked_ms + k->lease_ms - k->lease_ms / 6;
 }
 
+void keep_alive_slept(struct keep_alive *k, int64_t slept_ms) { k->acked_ms -= slept_ms; }
+
+int64_t keep_alive_end(const struct keep_alive *k) {
+    return k->has_lease ? k->acked_ms + k->lease_ms + k->lease_ms / 16 : CR_FOREVER;
+}
+
 int64_t keep_alive_left(const struct keep_alive *k, int64_t now_ms) {
     int64_t left = k->acked_ms + k->lease_ms - now_ms;
     return left > 0 ? left : 0;

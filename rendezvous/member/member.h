@@ -46,6 +46,13 @@ struct member_actions {
      * member_disconnected(). */
     void (*connect)(void *arg);
     void (*send)(void *arg, const struct rdzv_message *m);
+    /* From now on `connect` tries this address; if `port` is 0, the address of the settings. This
+     * action may be NULL if the coordinator names no heirs. */
+    void (*aim)(void *arg, const char *addr, uint16_t port);
+    /* The coordinator is lost, and this node is an heir: serve the other nodes as their coordinator
+     * with this epoch, at the port that this node's JOIN has named. This action may be NULL if JOIN
+     * names no such port. */
+    void (*lead)(void *arg, uint64_t epoch);
     /* If the node is connected, sends the queued messages and closes the connection. If it is still
      * connecting, stops that. After this action member_disconnected() must not be called for the
      * old connection. */
@@ -108,6 +115,9 @@ void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome
  * answers at the coordinator's address is not a coordinator. Ends the job on this node with an
  * error text that contains `why`, which names that program. */
 void member_give_up(struct member *m, const char *why);
+/* Call this when a host has answered MOVED: the next tries go to this address. Call
+ * member_disconnected() after it. */
+void member_moved(struct member *m, int64_t now_ms, const char *addr, uint16_t port);
 /* Call this when a try to connect has failed, or when the connection is gone. */
 void member_disconnected(struct member *m, int64_t now_ms, enum rendezvous_loss how,
                          const char *why);
@@ -118,6 +128,13 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
                    struct cr_error *err);
 void member_tick(struct member *m, int64_t now_ms); /* does nothing before member_deadline() */
 int64_t member_deadline(const struct member *m);    /* CR_FOREVER if there is none */
+/* Returns the time at which somebody else has to end the workers if the member cannot, because its
+ * process stands still (keep_alive_end()). CR_FOREVER if no lease runs. */
+int64_t member_lease_end_ms(const struct member *m);
+/* Call this when this process or its machine stood still. slept_ms is the part of that time, in ms,
+ * that the clock has not counted, because the machine was suspended. Acts on the limits that have
+ * passed. */
+void member_stood_still(struct member *m, int64_t now_ms, int64_t slept_ms);
 /* Returns the time at which the present series of tries to connect ends; CR_FOREVER if there is no
  * series. */
 int64_t member_gives_up_ms(const struct member *m);
@@ -144,6 +161,9 @@ enum member_state {
 };
 enum member_state member_state(const struct member *m);
 const char *member_state_name(enum member_state s);
+/* If the node is connected to an heir, stores its address, and returns true; else returns false. The
+ * text is valid until the next event. */
+bool member_leader_at(const struct member *m, const char **addr, uint16_t *port);
 uint64_t member_round(const struct member *m); /* number of the last round this node was in */
 
 #endif

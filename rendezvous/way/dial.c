@@ -1,18 +1,19 @@
 /* Connects to a coordinator whose host may have several addresses.
  *
- * Each address that is tried has a `struct caller` with a tcp_stream of its own. The callbacks of
- * the streams, the resolver and the timer only note what happened; advance() decides what to do. A
- * caller that is not needed any more is removed by let_go(): it reports nothing more, its stream
+ * Each address that is tried has a `struct caller` with a secured_stream of its own. The callbacks
+ * of the streams, the resolver and the timer only note what happened; advance() decides what to do.
+ * A caller that is not needed any more is removed by let_go(): it reports nothing more, its stream
  * closes, and the memory is freed when the stream is closed. */
 #include "rendezvous/way/dial_internal.h"
 
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "rendezvous/way/race_internal.h"
+#include "rendezvous/way/secured_stream_internal.h"
 #include "rendezvous/way/stranger_internal.h"
-#include "rendezvous/way/tcp_stream_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,6 +28,8 @@
 /* time limit in ms for the other end to answer, when it is asked which program it is */
 #define ASK_MS       INT64_C(1000)
 #define ANSWER_MAX   ((size_t) 4096)
+/* fewest ms between two log lines that say that authentication has failed */
+#define REFUSAL_LINE_MS INT64_C(60000)
 
 /* What a caller does on its connection. */
 enum caller_role {
@@ -38,7 +41,7 @@ enum caller_role {
 struct caller {
     struct dial *dial;
     struct caller *next;
-    struct tcp_stream *stream;
+    struct secured_stream *stream;
     enum caller_role role;
     uint32_t index;    /* index of the address in race.entries */
     /* GREETS: time at which a second connection asks; other roles: time at which the caller gives
@@ -63,6 +66,8 @@ struct dial {
     uv_loop_t *loop;
     char *host, *run_id;
     uint16_t port;
+    struct secure_ring *ring; /* secrets of the job; NULL = connections are not authenticated */
+    int64_t warned_ms;        /* time of the last warning that authentication has failed */
     bool sorted;
     const struct dial_events *events;
     void *arg;
@@ -98,6 +103,7 @@ struct dial *dial_new(uv_loop_t *loop, const char *host, uint16_t port, const ch
     d->host = strdup(host);
     d->run_id = strdup(run_id);
     d->port = port;
+    d->warned_ms = INT64_MIN / 2;
     d->events = events;
     d->arg = arg;
     if (d->host == NULL || d->run_id == NULL) {
@@ -133,6 +139,7 @@ int dial_aim(struct dial *d, const char *host, uint16_t port) {
 }
 
 void dial_sort(struct dial *d) { d->sorted = true; }
+void dial_secure(struct dial *d, struct secure_ring *ring) { d->ring = ring; }
 
 /* ---- letting callers go ---- */
 
@@ -165,7 +172,7 @@ static void let_go(struct caller *c) {
     struct dial *d = c->dial;
     unlink_caller(d, c);
     if (d->current == c) d->current = NULL;
-    tcp_stream_close(c->stream, on_caller_closed, c);
+    secured_stream_close(c->stream, on_caller_closed, c);
 }
 
 /* Returns the caller with the role GREETS at an address; NULL if there is none any more. */
@@ -195,14 +202,14 @@ static void send_first(struct caller *c) {
     struct dial *d = c->dial;
     struct cr_buffer question = {0};
     if (c->role == GREETS) {
-        tcp_stream_send(c->stream, d->greeting.data, d->greeting.len);
+        secured_stream_send(c->stream, d->greeting.data, d->greeting.len);
         c->limit_ms = now_ms(d) + ASK_AFTER_MS;
         race_connected(&d->race, c->index);
     } else if (stranger_ask(&question) == 0) {
-        tcp_stream_send(c->stream, question.data, question.len);
+        secured_stream_send(c->stream, question.data, question.len);
     }
     cr_buffer_done(&question);
-    tcp_stream_flush(c->stream);
+    secured_stream_flush(c->stream);
 }
 
 static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
@@ -275,10 +282,10 @@ static void ask_for_torchrun(struct caller *c) {
     c->role = ASKS_TORCHRUN;
     cr_buffer_clear(&c->in);
     if (stranger_ask_for_torchrun(&question, c->dial->run_id) == 0) {
-        tcp_stream_send(c->stream, question.data, question.len);
+        secured_stream_send(c->stream, question.data, question.len);
     }
     cr_buffer_done(&question);
-    tcp_stream_flush(c->stream);
+    secured_stream_flush(c->stream);
 }
 
 /* Call this when a TCPStore has answered that it has no state of a torchrun of this job. If the
@@ -371,8 +378,32 @@ static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     }
 }
 
-static const struct tcp_stream_events stream_events = {
-    .on_open = on_open, .on_data = on_data, .on_lost = on_lost};
+/* Logs that authentication has failed, at most once in REFUSAL_LINE_MS: the node tries again and
+ * again, because the answer may come from a stranger, and because the secrets may be replaced. */
+static void warn_of_refusal(struct dial *d, uint32_t index, const char *why) {
+    if (now_ms(d) - d->warned_ms < REFUSAL_LINE_MS) return;
+    d->warned_ms = now_ms(d);
+    cr_warn("cannot authenticate with the coordinator at '%s' port %u: %s; give all nodes the same "
+            "--rdzv-token-file; this node tries again",
+            d->race.entries[index].addr, d->port, why);
+}
+
+static void on_refused(void *arg, enum secure_failure failure, const char *why) {
+    struct caller *c = arg;
+    struct dial *d = c->dial;
+    if (d->current == c) {
+        let_go(c);
+        d->events->on_lost(d->arg, RENDEZVOUS_BROKEN, why);
+    } else if (is_active(c)) {
+        if (failure != SECURE_STRANGE) warn_of_refusal(d, c->index, why);
+        drop_others(c);
+        fail(c, why);
+        advance(d);
+    }
+}
+
+static const struct secured_stream_events stream_events = {
+    .on_open = on_open, .on_data = on_data, .on_lost = on_lost, .on_refused = on_refused};
 
 /* ---- the race ---- */
 
@@ -383,14 +414,16 @@ static struct caller *call(struct dial *d, uint32_t index, enum caller_role role
     if (c == NULL) return NULL;
     *c = (struct caller){.dial = d, .index = index, .role = role, .next = d->callers,
                          .limit_ms = role == GREETS ? CR_FOREVER : now_ms(d) + ASK_MS};
-    c->stream = tcp_stream_new(d->loop, d->race.entries[index].addr, d->port, &stream_events, c);
+    struct secure_ring *ring = role == GREETS ? d->ring : NULL;
+    c->stream = secured_stream_new(d->loop, d->race.entries[index].addr, d->port, ring, d->run_id,
+                                   &stream_events, c);
     if (c->stream == NULL) {
         free(c);
         return NULL;
     }
     d->open_handles++;
     d->callers = c;
-    tcp_stream_open(c->stream);
+    secured_stream_open(c->stream);
     return c;
 }
 
@@ -552,11 +585,11 @@ const char *dial_report(struct dial *d) {
 }
 
 void dial_send(struct dial *d, const void *data, size_t len) {
-    if (d->current != NULL) tcp_stream_send(d->current->stream, data, len);
+    if (d->current != NULL) secured_stream_send(d->current->stream, data, len);
 }
 
 void dial_flush(struct dial *d) {
-    if (d->current != NULL) tcp_stream_flush(d->current->stream);
+    if (d->current != NULL) secured_stream_flush(d->current->stream);
 }
 
 void dial_shut(struct dial *d) {

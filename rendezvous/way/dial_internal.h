@@ -16,6 +16,7 @@
 #include <uv.h>
 
 struct dial;
+struct secure_ring;
 
 /* Called on the loop's thread, never from inside a function of this header. */
 struct dial_events {
@@ -43,6 +44,10 @@ int dial_aim(struct dial *d, const char *host, uint16_t port);
  * all nodes. Without this call it uses race_order(), which begins with the address that won the
  * previous race. */
 void dial_sort(struct dial *d);
+
+/* From now on, the node and the coordinator authenticate each other with the secrets of `ring`
+ * before anything else is sent. `ring` must live as long as the dial. */
+void dial_secure(struct dial *d, struct secure_ring *ring);
 
 /* Tries all addresses once; on_open, on_lost or on_hopeless follows. Copies the greeting. The dial
  * must not be open. */

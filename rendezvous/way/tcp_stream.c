@@ -343,6 +343,8 @@ void tcp_stream_send(struct tcp_stream *s, const void *data, size_t len) {
     report_later(s, "out of memory");
 }
 
+void tcp_stream_break(struct tcp_stream *s, const char *why) { report_later(s, why); }
+
 void tcp_stream_flush(struct tcp_stream *s) {
     if (s->current != NULL) flush(s->current);
 }

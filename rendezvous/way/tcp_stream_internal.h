@@ -46,6 +46,10 @@ bool tcp_stream_is_open(const struct tcp_stream *s);
 void tcp_stream_send(struct tcp_stream *s, const void *data, size_t len);
 void tcp_stream_flush(struct tcp_stream *s);
 
+/* Call this if the owner has an error after which the connection is of no use. Closes the
+ * connection; on_lost follows with `why`, which must stay valid until then. */
+void tcp_stream_break(struct tcp_stream *s, const char *why);
+
 /* If the stream is connected, sends the queued bytes and closes the connection; if it is
  * connecting, stops that. No callback follows until the next tcp_stream_open(). */
 void tcp_stream_shut(struct tcp_stream *s);

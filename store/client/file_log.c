@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/private_file.h"
 #include "store/wire/wire.h"
 
 #include <errno.h>
@@ -142,9 +143,9 @@ void store_file_end(struct store_file_access *a) { cr_close_fd(&a->fd); }
 int store_file_begin(struct store_file_access *a, struct store_file_log *log, int open_flags,
                      int64_t deadline_ms, struct cr_error *err) {
     *a = (struct store_file_access){log, -1, deadline_ms, err};
-    a->fd = open(log->path, open_flags | O_CLOEXEC, 0644);
-    if (a->fd < 0) return cr_fail_errno(err, "open the store file '%s'", log->path);
-    int rc = lock(a, (open_flags & O_ACCMODE) == O_RDONLY ? LOCK_SH : LOCK_EX);
+    int rc = a->fd = cr_private_open(log->path, open_flags);
+    if (rc < 0) return cr_fail(err, rc, "open the store file '%s': %s", log->path, strerror(-rc));
+    rc = lock(a, (open_flags & O_ACCMODE) == O_RDONLY ? LOCK_SH : LOCK_EX);
     if (rc == 0) rc = catch_up(a);
     if (rc < 0) store_file_end(a);
     return rc;

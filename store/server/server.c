@@ -160,6 +160,7 @@ static struct store_server *new_server(const struct store_server_options *option
     server->rx = rx;
     server->lending[0] = server->lending[1] = server->epoll_fd = -1;
     server->on_descriptor_free = store_listener_resume;
+    server->client_lines.about = "the store's clients";
     STAILQ_INIT(&server->calls);
     fill_options(server, options);
     (void) pthread_mutex_init(&server->lock, NULL);
@@ -217,6 +218,7 @@ void store_server_stop(struct store_server *server) {
         (void) pthread_join(server->thread, NULL);
     }
     (void) uv_loop_close(&server->loop);
+    cr_log_limit_end(&server->client_lines);
     free_server(server);
 }
 

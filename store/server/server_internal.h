@@ -20,6 +20,7 @@
 #define STORE_SERVER_SERVER_INTERNAL_H
 
 #include "base/buffer.h"
+#include "base/log_limit.h"
 #include "store/keyspace/keyspace.h"
 #include "store/server/server.h"
 #include "store/wire/wire.h"
@@ -151,8 +152,7 @@ struct store_server {
     struct cr_buffer out;
     int lending[2];       /* read end and write end of the pipe by which lend.c sends big values
                            * without a copy; -1 if the pipe is not open */
-    uint64_t log_since_ms;
-    unsigned log_count, log_suppressed;
+    struct cr_log_limit client_lines; /* log lines about clients */
     /* function to call when a descriptor was closed: if the space has paused accepting because no
      * descriptor was left, it accepts again */
     void (*on_descriptor_free)(struct store_space *space);
@@ -302,8 +302,8 @@ void store_count_rate(struct store_space *space);
 
 /* ---- log.c ---- */
 
-/* Writes one log line about the client `peer`, or about the server if `peer` is NULL. Writes
- * nothing if the limit of log lines per 10 seconds is reached (log.c). */
+/* Writes one log line about the client `peer`, or about the server if `peer` is NULL. Only counts
+ * the line if the limit of such lines is reached (server->client_lines). */
 void store_server_log(struct store_server *server, const union store_peer *peer,
                       const char *reason);
 

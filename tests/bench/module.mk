@@ -5,8 +5,8 @@ exits_programs := $(BUILD)/tests/bench/instant_exits $(BUILD)/tests/bench/exit_w
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o
 	$(call link,)
 
-$(BUILD)/tests/bench/instant_exits: $(call rooms,agent inspect rendezvous store base)
-$(BUILD)/tests/bench/instant_exits: LDLIBS += $(UV_LIBS)
+$(BUILD)/tests/bench/instant_exits: $(call rooms,agent inspect status rendezvous store base)
+$(BUILD)/tests/bench/instant_exits: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS)
 $(BUILD)/tests/bench/exit_with: LDFLAGS += -static
 
 bench-launch: $(bench_programs) programs ## launching N workers, against torchrun, mpirun and hydra
@@ -33,13 +33,13 @@ bench-store: $(bench_store) ## the store against torch's, Redis and a bare echo;
 .PHONY: bench-launch bench-exits bench-restart bench-store
 
 $(BUILD)/tests/bench/rendezvous: $(call rooms,rendezvous store base)
-$(BUILD)/tests/bench/rendezvous: LDLIBS += $(UV_LIBS)
+$(BUILD)/tests/bench/rendezvous: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS)
 bench-rendezvous: $(BUILD)/tests/bench/rendezvous ## thousands of members against one coordinator
 	$(Q)$<
 .PHONY: bench-rendezvous
 
 $(BUILD)/tests/bench/coordinator: $(call rooms,rendezvous store base)
-$(BUILD)/tests/bench/coordinator: LDLIBS += $(UV_LIBS)
+$(BUILD)/tests/bench/coordinator: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS)
 bench-coordinator: $(BUILD)/tests/bench/coordinator ## the rules alone with 100,000 members
 	$(Q)$<
 .PHONY: bench-coordinator

@@ -8,17 +8,17 @@ failing_programs  := $(patsubst %,$(BUILD)/tests/failing/%,crun crun-store crun-
 test_programs     += $(failing_programs)
 
 $(BUILD)/tests/failing/crun: $(call objects,launcher/crun.c) \
-    $(call rooms,launcher agent inspect rendezvous store base)
+    $(call rooms,launcher agent inspect status rendezvous store base)
 $(BUILD)/tests/failing/crun-store: $(call objects,$(store_program_SRCS)) $(call rooms,store base)
 $(BUILD)/tests/failing/crun-agent: $(call objects,$(operator_SRCS)) \
-    $(call rooms,inspect rendezvous store base)
+    $(call rooms,inspect status rendezvous store base)
 $(BUILD)/tests/failing/worker: $(call objects,tests/failing_allocator/worker.c $(crunrt_SRCS))
 
 $(failing_programs): $(BUILD)/tests/failing/%: $(failing_allocator)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ours_LDFLAGS) $(failing_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) \
-	    $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
+	    $(program_LIBS) $(LDLIBS)
 
 check-allocator: all $(failing_programs) ## let every single allocation fail once; some minutes
 	$(Q)for test in tests/fault/test_failing_allocator*.py; do \

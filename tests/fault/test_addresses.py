@@ -177,7 +177,7 @@ def test_a_name_that_appears_later(tmp):
                     w.signal(nodes.WELL)
                 for n in started:
                     assert n.wait() == 0
-                    assert n.text.count("warning") == 1, n.text
+                    assert n.text.count("warning: cannot resolve") == 1, n.text
             for h in net.hosts:
                 h.etc_hosts("10.77.0.2 n2")
 

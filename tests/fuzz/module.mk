@@ -19,7 +19,7 @@ fuzz: ## libFuzzer on every target, SECONDS_MAX= each (60), TARGET= for one; nee
 fuzz-run: $(patsubst %,fuzz-run-%,$(or $(TARGET),$(fuzz_names)))
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(fuzz_rooms)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(UV_LIBS) $(JANSSON_LIBS) -lm -ldl $(LDLIBS)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -o $@ $^ $(program_LIBS) $(LDLIBS)
 fuzz-run-%: $(BUILD)/fuzz_%
 	@mkdir -p $(BUILD)/found/$* tests/fuzz/corpus/$*
 	$< -max_total_time=$(or $(SECONDS_MAX),60) -timeout=10 -rss_limit_mb=2048 \

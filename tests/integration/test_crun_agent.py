@@ -10,15 +10,17 @@ import sys
 import pathlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, TIMEOUT_S, clean_env, run, run_tests, start, wait_for
+from crun_test import BUILD, TIMEOUT_S, clean_env, read_text, run, run_tests, start, wait_for
 from rdzv_raw import LOST, SUCCEEDED, Member
 
 CRUN_AGENT = BUILD / "bin" / "crun-agent"
 
 
 class Agent:
-    def __init__(self, **env):
-        self.process = start([CRUN_AGENT, "serve", "--listen=127.0.0.1:0"], env=clean_env(**env))
+    def __init__(self, stderr=None, **env):
+        with open(stderr or os.devnull, "w", encoding="utf-8") as errors:
+            self.process = start([CRUN_AGENT, "serve", "--listen=127.0.0.1:0"],
+                                 env=clean_env(**env), stderr=errors)
         self.address = self.process.stdout.readline().strip()
         assert self.address.startswith("127.0.0.1:"), self.address
 
@@ -31,7 +33,7 @@ class Agent:
         return self
 
     def __exit__(self, *_):
-        self.process.kill()
+        self.process.terminate()
         self.process.wait()
 
 
@@ -43,6 +45,23 @@ def rounds(*members):
         m.expect("WELCOME"), m.expect("ACCEPTED")
         found.append(m.expect("ROUND"))
     return found
+
+
+def test_lines_that_strangers_cause_are_limited(tmp):
+    """Each job has a limit of such warnings, but a stranger may make many jobs."""
+    with Agent(stderr=tmp / "err") as agent:
+        for i in range(100):
+            pair = [Member(agent.address, f"job{i}", min_nodes=2, max_nodes=3, max_restarts=n)
+                    for n in range(2)]
+            for m in pair:
+                m.send_join()
+                m.expect("WELCOME"), m.expect("ACCEPTED")
+            for m in pair:
+                m.close()
+    text = read_text(tmp / "err")
+    assert text.count("differs from the job's first node") == 20, text
+    assert "too many lines about jobs and nodes" in text, text
+    assert "80 more lines about jobs and nodes were not logged" in text, text
 
 
 def test_two_jobs_with_a_store_each(tmp):

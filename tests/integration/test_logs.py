@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN, clean_env, crun, run, run_tests, script, start  # noqa: E402
+from crun_test import CRUN, clean_env, crun, run, run_tests, script, skip, start  # noqa: E402
 
 SPEAK = '#!/bin/sh\necho "out $LOCAL_RANK"\necho "err $LOCAL_RANK" >&2\n'
 
@@ -38,6 +38,34 @@ def test_tree_without_redirects(tmp):
     assert sorted(p.name for p in (job / "attempt_0").iterdir()) == ["0", "1"]
     assert lines(done.stdout) == ["out 0", "out 1"] and lines(done.stderr)[-2:] == ["err 0",
                                                                                     "err 1"]
+
+
+def test_nobody_else_can_read_what_is_made(tmp):
+    """Whatever the umask is: logs and the list of failures may name secrets."""
+    worker = script(tmp, "w", SPEAK + "exit 3\n")
+    (tmp / "made").mkdir()
+    command = f'umask 0; exec "{CRUN}" -r 3 --log-dir="{tmp}/made/a/logs" "{worker}"'
+    done = run(["sh", "-c", command], env=clean_env(CRUN_FAILURES_FILE=tmp / "made" / "failures"))
+    assert done.returncode == 1, done
+    made = list((tmp / "made").rglob("*"))
+    assert {"failures", "a", "logs", "0", "stdout.log"} <= {p.name for p in made}, made
+    for path in made:
+        assert path.stat().st_mode & 0o077 == 0, (path, oct(path.stat().st_mode))
+
+
+def test_a_link_of_somebody_else_is_not_followed(tmp):
+    if os.geteuid() != 0:
+        skip("making a link of another user needs root")
+    worker = script(tmp, "w", "#!/bin/sh\nexit 3\n")
+    (tmp / "precious").write_text("precious")
+    (tmp / "failures").symlink_to(tmp / "precious")
+    os.lchown(tmp / "failures", 65533, 65533)
+    done = crun(worker, env=clean_env(CRUN_FAILURES_FILE=tmp / "failures"))
+    assert done.returncode == 1 and "cannot write the list of failures" in done.stderr, done
+    assert (tmp / "precious").read_text() == "precious"
+    os.lchown(tmp / "failures", 0, 0)  # now it is our own link
+    done = crun(worker, env=clean_env(CRUN_FAILURES_FILE=tmp / "failures"))
+    assert (tmp / "precious").read_text().startswith("0 0 "), done
 
 
 def test_run_id_with_slashes(tmp):

@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import clean_env, crun, run_tests, script  # noqa: E402
+from crun_test import clean_env, crun, run_tests, script, start  # noqa: E402
 
 PY = """#!/usr/bin/python3
 import json, os, stat, sys, time
@@ -50,6 +50,34 @@ def test_a_timer_taken_back_or_moved(tmp):
                   "send(2)\nsend(100, 'other')\nsend(-1)\nsend(2, 'other')\nsend(200, 'other')\n"
                        "time.sleep(3)\n")
     assert done.returncode == 0 and "the timer" not in done.stderr, done
+
+
+def test_a_process_of_somebody_else_gets_no_signal(tmp):
+    with start(["sleep", "60"]) as other:
+        done = launch(tmp, f"send(0.1, pid={other.pid})\nsend(0.1, pid=1)\ntime.sleep(1)\n",
+                      workers=1)
+        alive = other.poll() is None
+        other.kill()
+    assert done.returncode == 0 and alive, done
+    said = f"process {other.pid} is not a process of this job, so it gets no signal"
+    assert said in done.stderr, done
+
+
+def test_a_child_of_a_worker_gets_its_signal(tmp):
+    done = launch(tmp, "import subprocess\n"
+                       "child = subprocess.Popen(['sh', '-c', 'sleep 60'])\n"
+                       "send(0.1, pid=child.pid, signal=15)\n"
+                       "assert child.wait() == -15\n", workers=1)
+    assert done.returncode == 0, done
+
+
+def test_lines_about_nonsense_are_limited(tmp):
+    done = launch(tmp, "with open(path, 'w') as f:\n"
+                       "    for i in range(2000): f.write('nonsense\\n')\n"
+                       "send(0.1, signal=0)\ntime.sleep(0.5)\n", workers=1)
+    assert done.returncode == 0, done
+    assert done.stderr.count("is not a request") == 20, done
+    assert "1981 more lines about the workers' timers were not logged" in done.stderr, done
 
 
 def test_without_a_signal_it_is_only_said(tmp):

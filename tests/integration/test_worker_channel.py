@@ -4,13 +4,15 @@
 packets the agent accepts and refuses, workers that go on in their processes over several rounds,
 hung workers, and flight records on request. The workers are Python scripts that send and receive
 the channel's packets themselves (tests/lib/link_worker.py), without libcrunrt."""
+import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 LIB = pathlib.Path(__file__).resolve().parent.parent / "lib"
 sys.path.insert(0, str(LIB))
-from crun_test import CRUN, alive, clean_env, crun, read_text, run_tests, script, start, \
+from crun_test import CRUN, alive, clean_env, crun, read_text, run_tests, script, skip, start, \
     wait_for  # noqa: E402
 
 ENV = clean_env(OMP_NUM_THREADS=1, PYTHONPATH=LIB)
@@ -63,6 +65,52 @@ Link().step()                             # and once more, in its own right
     assert done.returncode == 0, done
     assert "its token belongs to no living worker" in done.stderr, done
     assert "it sent something that is not a packet" in done.stderr, done
+
+
+FLOOD = """
+import os, socket, sys
+os.setuid(65533)
+refused = 0
+for i in range(400):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect("\\0" + sys.argv[1])
+    try: refused += s.recv(400) == b""
+    except ConnectionResetError: refused += 1
+print(refused)
+"""
+
+
+def test_another_user_is_refused(tmp):
+    """A flood of connections by another user disturbs no channel, and few lines are logged."""
+    if os.geteuid() != 0:
+        skip("changing the user needs root")
+    job = start([CRUN, "--standalone", worker(tmp, """
+note("address", os.environ["CRUN_AGENT"].rsplit(":", 1)[0])
+link = Link()
+link.step()
+until("go")
+link.send(READY)          # the channel still works
+Link().step()
+""")], env=ENV)
+    wait_for(lambda: (tmp / "address").exists(), "the worker")
+    done = subprocess.run([sys.executable, "-c", FLOOD, read_text(tmp / "address").strip()],
+                          capture_output=True, text=True)
+    (tmp / "go").touch()
+    _, err = job.communicate()
+    assert done.stdout == "400\n", done
+    assert job.returncode == 0, err
+    assert err.count("belongs to user 65533") == 20, err
+    assert "380 more lines about the workers' channels were not logged" in err, err
+
+
+def test_a_worker_that_has_changed_its_user_is_not_refused(tmp):
+    if os.geteuid() != 0:
+        skip("changing the user needs root")
+    done = crun(worker(tmp, """
+os.setuid(65533)
+Link().step()
+"""), env=ENV)
+    assert done.returncode == 0, done
 
 
 def test_a_hung_worker_is_ended_and_started_anew(tmp):

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/port_range.h"
+#include "base/suspension.h"
 #include "base/waiting.h"
 #include "tests/lib/run_suite.h"
 
@@ -171,6 +172,22 @@ START_TEST(test_log_level) {
 }
 END_TEST
 
+/* While the machine is suspended, only the boot-time clock runs. */
+START_TEST(test_suspension) {
+    struct cr_suspension s;
+    const int64_t s_ns = CR_NS_PER_S, boot = 5000 * s_ns, mono = 4000 * s_ns;
+    cr_suspension_init(&s, boot, mono); /* it was suspended before for 1000 s */
+    ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 60 * s_ns, mono + 60 * s_ns), 0);
+    ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 90 * s_ns, mono + 61 * s_ns), 29000);
+    ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 91 * s_ns, mono + 62 * s_ns), 0);
+    /* two readings that are 50 ms apart are no suspension, and two such errors do not add up */
+    const int64_t late = 50 * CR_NS_PER_MS;
+    ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 91 * s_ns + late, mono + 62 * s_ns), 0);
+    ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 92 * s_ns + late, mono + 63 * s_ns), 0);
+    ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 93 * s_ns, mono + 63 * s_ns + late), 950);
+}
+END_TEST
+
 START_TEST(test_waiting) {
     static const int64_t seconds[] = {5, 15, 35, 75, 135, 195};
     for (uint32_t i = 0; i < sizeof(seconds) / sizeof(seconds[0]); i++) {
@@ -191,6 +208,7 @@ int main(void) {
     tcase_add_test(t, test_endpoint);
     tcase_add_test(t, test_port_range);
     tcase_add_test(t, test_clock);
+    tcase_add_test(t, test_suspension);
     tcase_add_test(t, test_waiting);
     tcase_add_test(t, test_log_level);
     suite_add_tcase(s, t);

@@ -91,6 +91,28 @@ START_TEST(test_a_file_is_replaced) {
 }
 END_TEST
 
+/* Somebody else could guess the pid, and put a link there that names a file of this user. */
+START_TEST(test_a_link_in_the_place_of_the_temporary_file) {
+    char dir[] = "/tmp/test_error_json_XXXXXX", path[64], beside[96], precious[64];
+    struct stat st;
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    (void) umask(0);
+    (void) snprintf(path, sizeof(path), "%s/error.json", dir);
+    (void) snprintf(beside, sizeof(beside), "%s.%d", path, (int) getpid());
+    (void) snprintf(precious, sizeof(precious), "%s/precious", dir);
+    ck_assert_int_eq(cr_error_json_write_file(precious, "precious", 8), 0);
+    ck_assert_int_eq(symlink(precious, beside), 0);
+    ck_assert_int_eq(cr_error_json_write_file(path, "text", 4), 0);
+    check_file(precious, "precious");
+    check_file(path, "text");
+    ck_assert_int_eq(lstat(path, &st), 0);
+    ck_assert(S_ISREG(st.st_mode) && (st.st_mode & 0777) == 0600);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(unlink(precious), 0);
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("error_json");
     TCase *t = tcase_create("error_json");
@@ -98,6 +120,7 @@ int main(void) {
     tcase_add_test(t, test_bytes_that_are_not_utf8_are_replaced);
     tcase_add_test(t, test_a_long_text_is_cut);
     tcase_add_test(t, test_a_file_is_replaced);
+    tcase_add_test(t, test_a_link_in_the_place_of_the_temporary_file);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

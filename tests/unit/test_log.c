@@ -1,7 +1,7 @@
 /* Tests base/log: log lines are complete and in order, with several threads and also while stderr
  * is full. A diverted log never blocks, keeps at most a fixed amount, and reports how much it
  * lost. */
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -213,6 +213,49 @@ START_TEST(test_reader_that_has_gone) {
 }
 END_TEST
 
+/* ---- lines that somebody else causes ---- */
+
+START_TEST(test_a_limit_admits_some_lines_in_a_window) {
+    struct cr_log_limit l = {.about = "tests", .max = 3};
+    for (int i = 0; i < 3; i++) {
+        struct cr_log_limit_decision d = cr_log_limit_decide(&l, 1000 + i);
+        ck_assert(d.is_admitted && !d.begins && d.reported == 0);
+    }
+    struct cr_log_limit_decision fourth = cr_log_limit_decide(&l, 1003);
+    ck_assert(!fourth.is_admitted && fourth.begins && fourth.reported == 0);
+    struct cr_log_limit_decision last = cr_log_limit_decide(&l, 1000 + CR_LOG_LIMIT_WINDOW_MS - 1);
+    ck_assert(!last.is_admitted && !last.begins);
+    struct cr_log_limit_decision next = cr_log_limit_decide(&l, 1000 + CR_LOG_LIMIT_WINDOW_MS);
+    ck_assert(next.is_admitted && next.reported == 2);
+    struct cr_log_limit_decision later = cr_log_limit_decide(&l, 1001 + CR_LOG_LIMIT_WINDOW_MS);
+    ck_assert(later.is_admitted && later.reported == 0);
+}
+END_TEST
+
+static int count(const char *text, const char *word) {
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at++) n++;
+    return n;
+}
+
+START_TEST(test_suppressed_lines_are_counted) {
+    struct reader r = {.takes = 1};
+    struct cr_log_limit l = {.about = "tests"};
+    cr_log_setup("test", CR_LOG_INFO);
+    cr_log_divert(on_lines, &r);
+    for (int i = 0; i < 100; i++) cr_log_limited(&l, CR_LOG_DEBUG, "not of a logged level");
+    for (int i = 0; i < 1000; i++) cr_log_limited(&l, CR_LOG_INFO, "flood %d", i);
+    cr_log_limit_end(&l);
+    cr_log_limit_end(&l);
+    const char *text = text_of(&r);
+    ck_assert_int_eq(count(text, "\n"), CR_LOG_LIMIT_LINES + 2);
+    ck_assert_int_eq(count(text, "flood "), CR_LOG_LIMIT_LINES);
+    ck_assert_int_eq(count(text, "too many lines about tests: more of them are only counted"), 1);
+    ck_assert_int_eq(count(text, ": 980 more lines about tests were not logged\n"), 1);
+    cr_buffer_done(&r.got);
+}
+END_TEST
+
 /* ---- logging from many threads ---- */
 
 enum { THREADS = 4, LINES = 200 };
@@ -256,6 +299,8 @@ int main(void) {
     tcase_add_test(t, test_full_stderr_is_not_waited_for);
     tcase_add_test(t, test_after_a_flush_lines_are_written_at_once);
     tcase_add_test(t, test_reader_that_has_gone);
+    tcase_add_test(t, test_a_limit_admits_some_lines_in_a_window);
+    tcase_add_test(t, test_suppressed_lines_are_counted);
     tcase_add_test(t, test_threads);
     suite_add_tcase(s, t);
     return run_suite(s);

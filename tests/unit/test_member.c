@@ -71,10 +71,11 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) level;
     (void) snprintf(last_log, sizeof(last_log), "%s", text);
 }
-static const struct member_actions actions = {on_connect,   on_send,   on_hang_up, on_log,
-                                              on_round,     on_stop,   on_end,     on_change,
-                                              on_change_at, on_notice, on_dump, on_inspect,
-                                              on_failure};
+static const struct member_actions actions = {
+    .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log,
+    .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
+    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
+    .on_inspect = on_inspect, .on_failure = on_failure};
 
 static void setup(int64_t wait_ms) {
     now = 1000;
@@ -146,6 +147,19 @@ END_TEST
 /* The coordinator counts a lease from the time at which it receives a beat. The member must count
  * from the earlier time at which it sent the beat. Otherwise its workers could still run when the
  * coordinator gives their ranks to another node. */
+/* The machine was suspended for 20 s: the lease is over although the clock has not moved. */
+START_TEST(a_suspended_node_stops_its_workers_at_once) {
+    start(0);
+    ck_assert_int_lt(member_lease_end_ms(m), CR_FOREVER);
+    member_stood_still(m, now, 1);
+    ck_assert_int_eq(stops, 0);
+    member_stood_still(m, now, 20000);
+    ck_assert_int_eq(stops, 1);
+    ck_assert_int_eq(last_grace, 0);
+    ck_assert_int_eq(member_lease_end_ms(m), CR_FOREVER);
+}
+END_TEST
+
 START_TEST(the_lease_counts_from_the_beat_not_from_its_answer) {
     start(0);
     pass(5000);
@@ -470,6 +484,7 @@ int main(void) {
     tcase_set_timeout(t, 30);
     tcase_add_checked_fixture(t, NULL, teardown);
     tcase_add_test(t, it_beats_at_the_interval_and_is_fenced_before_the_lease_ends);
+    tcase_add_test(t, a_suspended_node_stops_its_workers_at_once);
     tcase_add_test(t, the_lease_counts_from_the_beat_not_from_its_answer);
     tcase_add_test(t, each_change_of_state_is_one_log_line);
     tcase_add_test(t, an_old_or_future_ack_does_not_extend_the_lease);

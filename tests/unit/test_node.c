@@ -786,6 +786,21 @@ START_TEST(test_a_leaving_node_keeps_no_worker_and_does_not_come_back) {
 }
 END_TEST
 
+/* Worker 0 was kept for the next round, but worker 1 cannot be killed, so this node has no next
+ * round. */
+START_TEST(test_a_node_whose_workers_cannot_be_killed_leaves_at_once) {
+    running();
+    can_rejoin(0);
+    round_is_over();
+    dies_of_our_signal(2);
+    forget_what_it_asked();
+    node_processes_unkillable(&f.node, f.now);
+    ASKED("do not keep 0; leave; finish");
+    ck_assert_int_eq(f.node.group.ending, GROUP_STUCK);
+    ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
+}
+END_TEST
+
 /* A worker fails after this node has given notice and before the round is over. The node stops its
  * workers, and leaves instead of joining again. */
 START_TEST(test_a_leaving_node_whose_worker_fails_leaves) {
@@ -953,6 +968,7 @@ int main(void) {
     tcase_add_test(t, test_a_notice_is_announced_and_the_round_goes_on);
     tcase_add_test(t, test_a_leaving_node_keeps_no_worker_and_does_not_come_back);
     tcase_add_test(t, test_a_leaving_node_whose_worker_fails_leaves);
+    tcase_add_test(t, test_a_node_whose_workers_cannot_be_killed_leaves_at_once);
     tcase_add_test(t, test_a_node_leaves_by_its_deadline);
     tcase_add_test(t, test_only_the_first_notice_counts);
     tcase_add_test(t, test_without_a_round_a_node_leaves_at_once);

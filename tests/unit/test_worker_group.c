@@ -242,6 +242,19 @@ START_TEST(test_start_failed) {
 }
 END_TEST
 
+/* Workers live on after SIGKILL. The node leaves, so that the other nodes go on without it; an end
+ * that was known before stays. */
+START_TEST(test_workers_that_cannot_be_killed) {
+    PLAY(GROUP_STUCK, START, ONE_BAD,
+         {E(UNKILLABLE), 0, 0, GROUP_ENDED, {.leave = 1, .finish = 1}},
+         {E(END_LOST), 0, 0, GROUP_ENDED, {0}});
+    PLAY(GROUP_FAILED, START, ONE_BAD, {E(END_FAILED), 0, 0, GROUP_STOPPING, {0}},
+         {E(UNKILLABLE), 0, 0, GROUP_ENDED, {.finish = 1}});
+    PLAY(GROUP_SIGNALED, START, FIRST_SIGNAL(SIGTERM), VICTIM,
+         {E(UNKILLABLE), 0, 0, GROUP_ENDED, {.finish = 1}});
+}
+END_TEST
+
 /* A model of the nursery and the rendezvous, which produces random events. The group must always
  * reach its end, report each round at most once, and never join or finish while a worker lives. */
 struct model {
@@ -377,6 +390,7 @@ int main(void) {
     tcase_add_test(t, test_making_way_is_no_success);
     tcase_add_test(t, test_leaving);
     tcase_add_test(t, test_start_failed);
+    tcase_add_test(t, test_workers_that_cannot_be_killed);
     tcase_add_test(t, test_random_orders);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/error_json.h"
 #include "base/memory.h"
+#include "base/private_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static int write_all(int fd, const char *data, size_t len) {
 }
 
 static void write_error_file(const char *json, size_t len) {
-    int fd = open(fatal.temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int fd = cr_private_create(fatal.temp);
     if (fd < 0) return;
     int rc = write_all(fd, json, len);
     (void) close(fd);

@@ -14,6 +14,7 @@
 #include "worker_runtime/report/report.h"
 
 #include "base/clock.h"
+#include "base/private_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -202,17 +203,16 @@ static void temporary_name(char out[PATH_MAX + 16], const char *path) {
 
 int flight_dump(const char *path, const char *reason) {
     char temporary[PATH_MAX + 16];
-    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
     if (path == NULL && own_path[0] == '\0') return -ENOENT;
     /* a path that the caller gives can be a terminal or a pipe, so the record is written to it
      * directly, without a temporary file */
     if (path != NULL) {
-        int fd = open(path, flags, 0644);
-        return fd < 0 ? -errno : write_record(fd, reason);
+        int fd = cr_private_open(path, O_WRONLY | O_CREAT | O_TRUNC);
+        return fd < 0 ? fd : write_record(fd, reason);
     }
     temporary_name(temporary, own_path);
-    int fd = open(temporary, flags, 0644);
-    if (fd < 0) return -errno;
+    int fd = cr_private_create(temporary);
+    if (fd < 0) return fd;
     int rc = write_record(fd, reason);
     if (rc == 0 && rename(temporary, own_path) < 0) rc = -errno;
     if (rc < 0) (void) unlink(temporary);

@@ -1,0 +1,18 @@
+/* Finds out whether a process descends from this one. */
+#include "agent/process/nursery.h"
+#include "agent/process/proc.h"
+
+#include <unistd.h>
+
+#define DEPTH_MAX 64 /* most generations that are followed */
+
+bool nursery_is_descendant(pid_t pid) {
+    const pid_t own = getpid();
+    for (int depth = 0; depth < DEPTH_MAX && pid > 1; depth++) {
+        struct proc_stat stat;
+        if (proc_stat(pid, &stat) < 0) return false;
+        if (stat.parent == own) return true;
+        pid = stat.parent;
+    }
+    return false;
+}

@@ -1,0 +1,176 @@
+/* Authenticated and encrypted connections between nodes or operators and a coordinator. This header
+ * is the door of rendezvous/secure.
+ *
+ * A channel is one end of a connection. It lies between the transport (a socket, or the memory of a
+ * test) and the session (rendezvous/protocol), and is pure: received bytes go in, and bytes to send
+ * and authenticated plain text come out.
+ *
+ *     transport ── secure_channel_receive() ──► channel ── secure_channel_in() ───► session
+ *     transport ◄── secure_channel_out() ────── channel ◄── secure_channel_send() ── session
+ *
+ * The handshake is Noise_NNpsk0_25519_ChaChaPoly_SHA256 (noise_internal.h). Its pre-shared key is
+ * derived from a secret of the job's token file, the role and the run id. The bytes on the wire:
+ *
+ *     node or operator -> coordinator, in clear, and part of the handshake's prologue:
+ *         "CRUNsec1", u8 version = 1, u8 role, u16 length of the run id, run id
+ *     after that: the first handshake message, 48 bytes
+ *     coordinator -> node or operator: "CRUN", and after that one of
+ *         'K', the second handshake message, 48 bytes
+ *         'A', u8 enum secure_failure: the coordinator refuses, and closes the connection
+ *     from then on, in both directions, records: u16 length, and that many bytes of ciphertext
+ *
+ * Numbers have their highest byte first. The nonces of a direction count its records, so a record
+ * that is changed, repeated, left out, moved, or sent back to its sender cannot be read. */
+#ifndef RENDEZVOUS_SECURE_H
+#define RENDEZVOUS_SECURE_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SECURE_KEY        32   /* bytes of a key */
+#define SECURE_KEYS_MAX   8    /* most secrets in a token file */
+#define SECURE_ID_MAX     1024 /* bytes of a run id, NUL included */
+#define SECURE_SECRET_MIN 32   /* fewest characters of a secret */
+/* most bytes of a token file: 8 lines with a run id of 1023 bytes each, and comments */
+#define SECURE_FILE_MAX   ((size_t) 16384)
+#define SECURE_PLAIN_MAX  ((size_t) 16384) /* most bytes of plain text in one record */
+
+/* ---- secrets ---- */
+
+/* For what a connection is. The numbers are sent, so they must not change. */
+enum secure_role {
+    SECURE_MEMBER = 1,   /* a node takes part in the job */
+    SECURE_OPERATOR = 2, /* an operator looks at jobs, or gives orders */
+};
+
+/* The secrets of a token file, the newest first. secure_keys_parse() fills it in. */
+struct secure_keys {
+    uint32_t count;
+    struct secure_secret {
+        /* 0: `bytes` is a secret from which the keys of all roles and jobs are derived; else an
+         * enum secure_role: `bytes` is the key of this role for the job `run_id` */
+        uint32_t role;
+        uint8_t bytes[SECURE_KEY];
+        char run_id[SECURE_ID_MAX]; /* an operator's "": all jobs */
+    } secrets[SECURE_KEYS_MAX];
+};
+
+/* Parses the `len` bytes of a token file. Each line is a secret of at least SECURE_SECRET_MIN
+ * characters, or a derived key as secure_key_write() writes it; empty lines and lines that begin
+ * with '#' are skipped. Returns 0, or -EINVAL and a text in err that names the line and never
+ * contains a secret. */
+int secure_keys_parse(const char *text, size_t len, struct secure_keys *out, struct cr_error *err);
+/* Stores in `out` the keys that a role has for a job, the newest first, and returns their number;
+ * 0 = none of the secrets is for this role and job. */
+uint32_t secure_keys_for(const struct secure_keys *keys, enum secure_role role, const char *run_id,
+                         uint8_t out[SECURE_KEYS_MAX][SECURE_KEY]);
+/* Returns the run id under which an operator with these secrets authenticates: "" for all jobs, or
+ * the job of the first operator's key; NULL if none of the secrets is for an operator. Valid as
+ * long as `keys`. */
+const char *secure_keys_operates(const struct secure_keys *keys);
+/* Appends a line of a token file with the newest key of a role for a job. The line gives its holder
+ * nothing but this role in this job. Returns 0, -ENOENT if there is no such key, or -ENOMEM. */
+int secure_key_write(const struct secure_keys *keys, enum secure_role role, const char *run_id,
+                     struct cr_buffer *out);
+
+/* A token file that is read again when it has changed. */
+struct secure_ring;
+
+/* Returns the token file to use: `given` if it is neither NULL nor "", else that of the mounted
+ * Kubernetes secret if it is there, else NULL. */
+const char *secure_token_path(const char *given);
+/* Reads the token file. Refuses a file that others can read or that another user owns. Returns 0,
+ * or a negative errno and a text in err; -ENOTSUP: this build has no libsodium. */
+int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error *err);
+/* Returns the secrets. If the file has changed since the last call, reads it again; if that fails,
+ * logs a warning and keeps the secrets. The result is valid until secure_ring_close(); a later call
+ * changes its contents. */
+const struct secure_keys *secure_ring_keys(struct secure_ring *ring);
+/* Stores in `key` the key with which this end begins its next connection. Normally it is the newest
+ * one. Call secure_ring_refused() when the coordinator does not have that key: the next connection
+ * tries the next key of the file, because the coordinator may not have the newest one yet. Returns
+ * -ENOENT and a text in err if no secret of the file is for this role and job. */
+int secure_ring_choose(struct secure_ring *ring, enum secure_role role, const char *run_id,
+                       uint8_t key[SECURE_KEY], struct cr_error *err);
+void secure_ring_refused(struct secure_ring *ring);
+const char *secure_ring_path(const struct secure_ring *ring);
+void secure_ring_close(struct secure_ring *ring); /* wipes the secrets; `ring` may be NULL */
+
+/* ---- one end of a connection ---- */
+
+/* clang-format off */
+/* S(NAME) — each state and its meaning. A channel has no clock: its owner limits the time of the
+ * whole greeting (SESSION_GREETING_MS at the coordinator, ASK_AFTER_MS and the try at a node). */
+#define SECURE_STATES(S) \
+    S(FIRST)   /* coordinator: waits for the magic number of the connection */ \
+    S(OFFERED) /* coordinator: waits for the rest of the first handshake message */ \
+    S(CONFIRM) /* coordinator: has answered; the first record shows that this is no replay */ \
+    S(ANSWER)  /* node, operator: waits for the second handshake message */ \
+    S(OPEN)    /* both ends are authenticated */ \
+    S(PLAIN)   /* coordinator without secrets: bytes pass as they are, from the first one on */ \
+    S(FAILED)  /* nothing follows; secure_channel_failure() says why */
+/* clang-format on */
+enum secure_state {
+#define S(name) SECURE_##name,
+    SECURE_STATES(S)
+#undef S
+};
+const char *secure_state_name(enum secure_state s);
+
+/* Why a channel has FAILED. The numbers up to 3 are sent in answers, so they must not change. */
+enum secure_failure {
+    SECURE_NO_FAILURE = 0,
+    SECURE_WRONG_KEY = 1, /* the ends have no common key for this role and job */
+    SECURE_NO_SECRET = 2, /* the node or operator has a secret, the coordinator has none */
+    SECURE_VERSION = 3,   /* the other end has another version of this protocol */
+    SECURE_IS_PLAIN = 4,  /* the coordinator has a secret, the node or operator has none */
+    SECURE_REPLAY = 5,    /* the first record cannot be read: the handshake was a recorded one */
+    SECURE_CHANGED = 6,   /* bytes were changed on their way */
+    SECURE_STRANGE = 7,   /* the other end speaks another protocol */
+    SECURE_MEMORY = 8,    /* memory is short */
+};
+/* Returns what a failure means, as the end of a sentence that begins with the other end; the
+ * coordinator and its nodes (`is_host` is false) see it from two sides. */
+const char *secure_failure_text(enum secure_failure f, bool is_host);
+
+struct secure_channel;
+
+/* Creates the coordinator's end. `keys` must live as long as the channel; if it is NULL, the
+ * coordinator has no secret and serves plain connections only. `random` is 32 random bytes that no
+ * other channel gets; it may be NULL if `keys` is. Returns NULL when memory is short. */
+struct secure_channel *secure_channel_accept(const struct secure_keys *keys,
+                                             const uint8_t random[SECURE_KEY]);
+/* Creates the end of a node or an operator, and queues the first handshake message. `run_id` is cut
+ * after SECURE_ID_MAX - 1 bytes. Returns NULL when memory is short. */
+struct secure_channel *secure_channel_connect(enum secure_role role, const char *run_id,
+                                              const uint8_t key[SECURE_KEY],
+                                              const uint8_t random[SECURE_KEY]);
+void secure_channel_free(struct secure_channel *c); /* wipes the keys; `c` may be NULL */
+
+/* Handles received bytes, in pieces of any size. After it, and after secure_channel_send(), the
+ * owner takes the plain text from secure_channel_in(), sends what is in secure_channel_out(), and
+ * checks the state. In FAILED, received bytes are ignored. */
+void secure_channel_receive(struct secure_channel *c, const void *data, size_t len);
+/* Seals plain text and appends the records to secure_channel_out(). The state must be OPEN. Returns
+ * 0 or -ENOMEM; after an error the connection must be closed, because bytes of it are missing. */
+int secure_channel_send(struct secure_channel *c, const void *data, size_t len);
+
+/* The bytes to send, and the plain text that was received. The owner removes the bytes. */
+struct cr_buffer *secure_channel_out(struct secure_channel *c);
+struct cr_buffer *secure_channel_in(struct secure_channel *c);
+
+enum secure_state secure_channel_state(const struct secure_channel *c);
+enum secure_failure secure_channel_failure(const struct secure_channel *c);
+/* Whether the other end has shown that it has the secret: the role and run id are authenticated. */
+bool secure_channel_is_open(const struct secure_channel *c);
+enum secure_role secure_channel_role(const struct secure_channel *c);
+const char *secure_channel_run_id(const struct secure_channel *c);
+/* The bytes of a FAILED channel that could not be understood, for a text that names the stranger.
+ * */
+const struct cr_buffer *secure_channel_raw(const struct secure_channel *c);
+
+#endif
