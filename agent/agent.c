@@ -41,6 +41,8 @@
  * messages to other nodes, and to close everything. */
 #define OWN_END_MS 1000
 
+#define DO_NOT_REQUEUE 93 /* exit code with which a worker says that another try is of no use */
+
 struct agent {
     uv_loop_t *loop;
     const struct agent_job *job;
@@ -380,6 +382,29 @@ static void end_history(struct agent *a) {
     a->result.summary = a->summary.len > 0 ? a->summary.data : NULL;
 }
 
+/* Returns what the job failed of, from the first failure in the whole job. */
+static enum agent_cause cause_of_failure(const struct agent *a) {
+    const struct rendezvous_failure *first = a->case_file.failures.list;
+    bool may_restart = a->round.max_restarts > 0;
+    if (a->case_file.failures.count > 0) {
+        if (strcmp(first->kind, "oom") == 0) return AGENT_CAUSE_OOM;
+        if (strcmp(first->kind, "hang") == 0) return AGENT_CAUSE_HANG;
+        int64_t code = strcmp(first->kind, "exit") == 0 ? first->exit_code : 0;
+        if (code == DO_NOT_REQUEUE || code == 126 || code == 127) return AGENT_CAUSE_NO_REQUEUE;
+    }
+    return may_restart ? AGENT_CAUSE_BUDGET : AGENT_CAUSE_WORKER;
+}
+
+static void end_cause(struct agent *a) {
+    if (a->result.outcome == AGENT_FAILED) {
+        case_file_add_own_failures(&a->case_file);
+        a->result.cause = cause_of_failure(a);
+    } else if (a->result.outcome == AGENT_ERROR) {
+        bool is_lost = a->node.group.ending == GROUP_LOST;
+        a->result.cause = is_lost ? AGENT_CAUSE_RENDEZVOUS : AGENT_CAUSE_MACHINE;
+    }
+}
+
 /* Writes verdict.json. If a job ended well and nobody has requested logs, none is left, so that the
  * temporary log folder can be removed. */
 static void end_verdict(struct agent *a) {
@@ -407,6 +432,7 @@ static void do_finish(void *arg) {
     } else if (group->failures > 0) {
         warn_of_failure(a);
     }
+    end_cause(a);
     end_verdict(a);
     bool as_planned =
         a->result.outcome == AGENT_SUCCEEDED || a->result.outcome == AGENT_FAILED;
@@ -659,6 +685,7 @@ static void warn_of_restart(struct agent *a, const struct rendezvous_round *roun
 static void on_round(void *arg, const struct rendezvous_round *round) {
     struct agent *a = arg;
     if (a->rounds > 0 && round->restart_count != a->round.restart_count) {
+        case_file_add_own_failures(&a->case_file);
         case_file_write_verdict(&a->case_file, "restarted", NULL);
     }
     if (a->rounds > 0) warn_of_restart(a, round);

@@ -310,7 +310,7 @@ static bool counts_as_failure(const struct case_file *c, const struct gathered *
 }
 
 /* Adds the failures of this node's workers to those that are known. */
-static int add_own_failures(struct case_file *c, const struct gathered *g) {
+static int add_failures(struct case_file *c, const struct gathered *g) {
     int rc = 0;
     if (c->broken[0] != '\0') {
         const struct rendezvous_failure broken = make_broken(c);
@@ -328,6 +328,13 @@ static int add_own_failures(struct case_file *c, const struct gathered *g) {
     return rc;
 }
 
+void case_file_add_own_failures(struct case_file *c) {
+    struct gathered g;
+    gather(c, true, &g);
+    if (add_failures(c, &g) < 0) cr_warn("cannot note the failures of workers: no memory left");
+    gathered_done(&g);
+}
+
 static bool find_verdict(const struct case_file *c, char out[LOG_PATH_MAX]) {
     if (c->logs->path[0] == '\0') return false;
     return snprintf(out, LOG_PATH_MAX, "%s/" VERDICT_JSON_NAME, c->logs->path) < LOG_PATH_MAX;
@@ -339,9 +346,6 @@ void case_file_write_verdict(struct case_file *c, const char *outcome, const cha
     static const struct kernel_log unread;
     if (!find_verdict(c, path)) return;
     gather(c, true, &g);
-    /* a job that ended well may have stopped workers, but no worker has failed */
-    bool has_failed = strcmp(outcome, "failed") == 0 || strcmp(outcome, "restarted") == 0;
-    int rc = has_failed ? add_own_failures(c, &g) : 0;
     const struct verdict_json v = {
         .job = c->job->rendezvous.run_id, .title = c->job->title, .host = c->host,
         .outcome = outcome, .reason = reason, .group_rank = c->group_rank,
@@ -349,9 +353,9 @@ void case_file_write_verdict(struct case_file *c, const char *outcome, const cha
         .max_restarts = c->max_restarts, .failures = &c->failures, .workers = g.workers,
         .worker_count = g.verdict.count, .inspection = string_of(&c->inspection),
         .kernel = g.kernel != NULL ? g.kernel : &unread, .now_ns = cr_wall_ns()};
-    if (rc == 0) rc = verdict_json_write(&v, path);
+    int rc = verdict_json_write(&v, path);
     if (rc < 0) {
-        cr_log(has_failed ? CR_LOG_WARN : CR_LOG_INFO, "cannot write '%s': %s", path,
+        cr_log(c->failures.count > 0 ? CR_LOG_WARN : CR_LOG_INFO, "cannot write '%s': %s", path,
                strerror(-rc));
     }
     gathered_done(&g);

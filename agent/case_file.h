@@ -91,6 +91,8 @@ void case_file_pass_first(const struct case_file *c,
                           void *arg);
 /* Records a failure that a node has reported; a failure of another round is ignored. */
 void case_file_add_failure(struct case_file *c, const struct rendezvous_failure *failure);
+/* Adds the failures of this node's workers to c->failures. Call this when the round is over. */
+void case_file_add_own_failures(struct case_file *c);
 /* Writes verdict.json into the job's log folder, if there is one. `outcome` is a word of
  * docs/verdict.md, `reason` one line or NULL. */
 void case_file_write_verdict(struct case_file *c, const char *outcome, const char *reason);
