@@ -55,7 +55,7 @@
                                  * exits */
 #define UNDECIDED_MS  10000     /* total ms for which the warden waits for processes to leave
                                  * execve */
-#define LIFELINE_FD   3 /* in the warden: the lifeline; in the deputy: the reading end of its line */
+#define LIFELINE_FD   3 /* of the warden: the lifeline; of the deputy: its end of its line */
 #define DEPUTY_FD     4 /* in the warden: the writing end of the deputy's line */
 #define DEPUTY_NAME   "nursery-deputy"
 
@@ -75,7 +75,8 @@ struct found {
 /* ---- lines: pairs of sockets, of which a process sees when the other end is closed ---- */
 
 /* Opens a line: line[0] is for reading, line[1] for writing. Sockets are used and not a pipe,
- * because a write to a pipe whose reader has died raises SIGPIPE. Returns 0, or -1 and sets errno. */
+ * because a write to a pipe whose reader has died raises SIGPIPE. Returns 0, or -1 and sets
+ * errno. */
 static int open_line(int line[2]) {
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """As process 1 of a pid namespace, like that of a container, crun becomes the parent of every
-orphan of the namespace. It reaps strangers' orphans, but does not signal them when it ends its workers; it
-ends its workers' orphans, also those with another session and without an environment."""
+orphan of the namespace. It reaps strangers' orphans, but does not signal them when it ends its
+workers; it ends its workers' orphans, also those in another session."""
 import os
 import pathlib
 import subprocess
