@@ -96,6 +96,11 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "29500-29600",
      .help = "ports at which this node may listen where no port is given, for firewalls (default: "
              "any free one)"},
+    [OPTION_STORE_ALLOW] =
+    {.name = "store-allow", .value_name = "WHO", .has_variable = true, .group = RENDEZVOUS,
+     .words = "nodes any",
+     .help = "whom the workers' store serves: nodes: its own machine and the nodes of the round; "
+             "NETWORK,...: these, too, as in 10.0.0.0/8; any: everybody"},
     [OPTION_RDZV_BACKEND] =
     {.name = "rdzv-backend", .value_name = "NAME", .default_value = "static",
      .has_variable = true, .group = RENDEZVOUS,

@@ -47,6 +47,7 @@ struct rendezvous {
     bool offers;               /* true if this node opens an offer */
     char offer_host[CR_HOST_MAX]; /* host at which the offer listens */
     struct cr_port_range ports;   /* ports at which the offer may listen */
+    struct rendezvous_store_guard store_guard; /* whom the offer's stores serve */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
@@ -255,7 +256,10 @@ static uint16_t offered_port(struct rendezvous *r) {
     struct cr_error err = {0};
     uint16_t port = 0;
     if (!r->offers || r->closing) return 0;
-    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, r->ports, &err);
+    const struct store_offer_options options = {
+        .listen_host = r->offer_host, .ports = r->ports, .guard = r->store_guard,
+        .has_secret = way_has_secret(r->way)};
+    if (r->offer == NULL) r->offer = store_offer_new(&options, &err);
     if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
     cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
     return 0;
@@ -264,8 +268,16 @@ static uint16_t offered_port(struct rendezvous *r) {
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
     struct rdzv_message out = *m;
-    if (m->type == RDZV_JOIN) out.join.store_port = offered_port(r);
-    if (m->type == RDZV_JOIN) out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
+    char addresses[RDZV_TEXT_MAX];
+    if (m->type == RDZV_JOIN || m->type == RDZV_RESUME) {
+        backend_list_own_addresses(addresses, sizeof(addresses));
+    }
+    if (m->type == RDZV_JOIN) {
+        out.join.store_port = offered_port(r);
+        out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
+        out.join.addresses = addresses;
+    }
+    if (m->type == RDZV_RESUME) out.resume.addresses = addresses;
     if (member_session_send(&r->session, &out) < 0) r->lost_message = true;
 }
 
@@ -313,8 +325,17 @@ static void do_round(void *arg, const struct rdzv_round *m) {
     (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
                     reachable(r, m->master_addr));
     memcpy(round.master_name, r->master_name, sizeof(round.master_name));
-    if (r->offer != NULL) store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0);
+    if (r->offer != NULL) {
+        store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0,
+                           r->session.version >= RDZV_VERSION_NODES);
+    }
     if (!r->closing) r->events->on_round(r->arg, &round);
+}
+
+static void do_nodes(void *arg, const struct rdzv_nodes *nodes) {
+    struct rendezvous *r = arg;
+    if (r->offer == NULL || store_offer_admit(r->offer, nodes->part, nodes->addresses) == 0) return;
+    cr_warn("the store of the next round will not serve all its nodes: out of memory");
 }
 
 static void do_stop(void *arg, int64_t grace_max_ms, const char *why) {
@@ -373,6 +394,19 @@ static void do_dump(void *arg, const char *why) {
     if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
 }
 
+static void do_ask_progress(void *arg, uint64_t inquiry) {
+    struct rendezvous *r = arg;
+    bool answers = !r->closing && r->events->on_ask_progress != NULL;
+    if (answers) r->events->on_ask_progress(r->arg, inquiry);
+    else rendezvous_progress(r, inquiry, NULL);
+}
+
+static void do_behind(void *arg, const struct rdzv_behind *b) {
+    struct rendezvous *r = arg;
+    if (!r->closing && r->events->on_behind != NULL)
+        r->events->on_behind(r->arg, b->is_found != 0, b->what);
+}
+
 static void do_inspect(void *arg, uint64_t id, const char *why) {
     struct rendezvous *r = arg;
     if (!r->closing && r->events->on_inspect != NULL) r->events->on_inspect(r->arg, id, why);
@@ -384,7 +418,8 @@ static const struct member_actions member_actions = {
     .lead = do_lead, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
-    .on_dump = do_dump, .on_inspect = do_inspect};
+    .on_dump = do_dump, .on_inspect = do_inspect, .on_ask_progress = do_ask_progress,
+    .on_behind = do_behind, .on_nodes = do_nodes};
 
 /* ---- the agent's calls ---- */
 
@@ -423,6 +458,31 @@ void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, i
                        const char *why) {
     member_notice(r->member, now_ms(r), (uint32_t) kind, left_ms, why);
     end_event(r);
+}
+
+void rendezvous_inquire(struct rendezvous *r) {
+    member_inquire(r->member);
+    end_event(r);
+}
+
+void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
+                         const struct rendezvous_progress *p) {
+    struct rdzv_progress m = {.inquiry = inquiry, .is_last = p == NULL, .name = "", .op = ""};
+    if (p != NULL) {
+        m.rank = p->rank;
+        m.group = p->group;
+        m.name = p->name;
+        m.place = p->place;
+        m.size = p->size;
+        m.state = (uint32_t) p->state;
+        m.begun = p->begun;
+        m.seq = p->seq;
+        m.op = p->op;
+        m.peer = p->peer;
+        m.since_ms = p->since_ms;
+    }
+    member_progress(r->member, &m);
+    if (p == NULL) end_event(r); /* which sends all of them at once */
 }
 
 void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row) {
@@ -532,6 +592,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     memcpy(r->where, plan.where, sizeof(r->where));
     memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
     r->ports = options->ports;
+    r->store_guard = options->store_guard;
     r->lines.about = "the coordinator";
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);

@@ -16,6 +16,7 @@ _crun() {
         --master-port) COMPREPLY=($(compgen -W "0 29500" -- "$cur")); return ;;
         --local-addr) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --port-range) COMPREPLY=($(compgen -W "29500-29600" -- "$cur")); return ;;
+        --store-allow) COMPREPLY=($(compgen -W "nodes any" -- "$cur")); return ;;
         --rdzv-backend) COMPREPLY=($(compgen -W "c10d static etcd" -- "$cur")); return ;;
         --rdzv-endpoint) COMPREPLY=($(compgen -W "localhost:0 localhost:29400" -- "$cur")); return ;;
         --rdzv-id) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -45,7 +46,7 @@ _crun() {
         --status-addr) COMPREPLY=($(compgen -W "127.0.0.1:0 127.0.0.1:9400" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
-    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --port-range --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --use-env --print-completion --help --version"
+    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else

@@ -72,6 +72,7 @@ static void on_leads(void *arg, const struct rdzv_leads *leads) {
 
 static int on_join(void *arg, const struct rdzv_join *join) {
     struct host_peer *peer = arg;
+    host_note_addresses(peer, join);
     peer->seat =
         coordinator_join(peer->job->coordinator, host_now_ms(peer->host), peer, peer->local, join);
     return peer->seat != NULL ? 0 : -EACCES;
@@ -79,6 +80,9 @@ static int on_join(void *arg, const struct rdzv_join *join) {
 
 static int on_resume(void *arg, const struct rdzv_resume *resume) {
     struct host_peer *peer = arg;
+    struct rdzv_join join;
+    rdzv_join_of_resume(resume, &join);
+    host_note_addresses(peer, &join);
     peer->seat =
         coordinator_resume(peer->job->coordinator, host_now_ms(peer->host), peer, resume);
     return peer->seat != NULL ? 0 : -EACCES;
@@ -87,6 +91,7 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct host_peer *peer = arg;
     if (m->type == RDZV_ROW || m->type == RDZV_INSPECTED) return host_pass_row(peer, m), 0;
+    if (m->type == RDZV_JOIN) host_note_addresses(peer, &m->join);
     return coordinator_receive(peer->job->coordinator, host_now_ms(peer->host), peer->seat, m, err);
 }
 
@@ -136,7 +141,8 @@ static void peer_free(struct host_peer *peer) {
     if (peer->job != NULL) host_drop_job(peer->job);
     LIST_REMOVE(peer, entry);
     host_session_done(&peer->session);
-    secure_channel_free(peer->channel);
+    cr_network_list_done(&peer->addresses);
+    secure_tunnel_free(peer->tunnel);
     cr_buffer_done(&peer->writing);
     free(peer);
 }
@@ -153,7 +159,9 @@ void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const cha
     if (peer->closing) return;
     peer->closing = true;
     host_session_lost(&peer->session, host_now_ms(peer->host), how, why);
-    uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
+    if (!peer->resets || uv_tcp_close_reset(&peer->tcp, on_peer_closed) < 0) {
+        uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
+    }
     uv_close((uv_handle_t *) &peer->timer, on_peer_closed);
 }
 
@@ -233,7 +241,7 @@ void host_add_remote(struct coordinator_host *host, int fd, const char *data, si
     peer->open_handles = 2;
     int rc = uv_tcp_open(&peer->tcp, fd);
     if (rc < 0) (void) close(fd);
-    if (rc == 0) rc = host_open_channel(peer);
+    if (rc == 0) rc = host_open_tunnel(peer);
     if (rc == 0) rc = uv_read_start((uv_stream_t *) &peer->tcp, on_alloc, on_read);
     if (rc < 0) broken(peer, rc);
     else host_receive(peer, data, len);

@@ -39,6 +39,8 @@
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
 #define RDZV_VERSION_HEIRS    4 /* first version in which ROUND names heirs */
+#define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
+#define RDZV_VERSION_NODES    4 /* first version with NODES */
 #define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
 
 /* OPERATE.kind of an order to inspect workers. Only a host of RDZV_VERSION_INSPECT knows it; an
@@ -89,7 +91,8 @@
     F(u32, heir_port)           /* port at which this node would host as an heir; 0 = none */ \
     F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
     F(u32, heirs)               /* how many heirs ROUND of the node's last round named */ \
-    F(u32, leader)              /* `leader` in that ROUND */
+    F(u32, leader)              /* `leader` in that ROUND */ \
+    F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -123,6 +126,22 @@
 #define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
+/* Requests an inquiry: the coordinator asks all nodes of the round what their workers are in, and
+ * sends them the answer in BEHIND. Since version 4. */
+#define RDZV_INQUIRE_FIELDS(F, V) F(u64, round)
+/* Answers ASK_PROGRESS: what one worker is in, in one process group. A node sends one for each of
+ * its workers' groups, and one more without a group as the last. Since version 4. */
+#define RDZV_PROGRESS_FIELDS(F, V) \
+    F(u64, inquiry)             /* as in ASK_PROGRESS */ \
+    F(u32, is_last)             /* 1: the last message of this node, whose other fields are 0 */ \
+    F(u32, rank) \
+    F(u64, group) F(text, name) /* number of the group in the round, and its name */ \
+    F(u32, place) F(u32, size)  /* the worker's rank in the group, and the group's size */ \
+    F(u32, state)               /* enum rendezvous_progress_state */ \
+    F(u32, begun)               /* number of collectives that the worker has entered */ \
+    F(u32, seq) F(text, op)     /* number and name of the operation in which it waits */ \
+    F(u32, peer)                /* for WAITS_MESSAGE: rank in the group of the other end */ \
+    F(i64, since_ms)            /* for how long this has been its state */
 /* What an inspection has found out about workers that are at the same place (inspect/inspect.h).
  * Answers ASK_INSPECT; the host passes it on to the operator. Since version 4. */
 #define RDZV_ROW_FIELDS(F, V) \
@@ -177,6 +196,12 @@
     /* heirs: the nodes that take over if the coordinator is lost, in this order (heirs.h) */ \
     F(text, heirs) \
     F(u32, leader)              /* group rank of the coordinator's own node, plus 1; 0 = none */
+/* Addresses from which workers of the round's nodes may come. Several of these messages come before
+ * ROUND, and only to the node with group rank 0, if it offers the store. Since version 4. */
+#define RDZV_NODES_FIELDS(F, V) \
+    F(u64, round) \
+    F(u32, part)                /* counts the messages of the round from 0 */ \
+    F(text, addresses)          /* numeric addresses, separated by blanks */
 /* Says why the node waits for a round; `what` ends a phrase that begins with "waiting". Since
  * version 3. */
 #define RDZV_WAITING_FIELDS(F, V) \
@@ -204,6 +229,13 @@
 #define RDZV_ASK_NOTICE_FIELDS(F, V) F(u32, kind) F(i64, left_ms) F(text, why)
 /* Requests that the node's workers write their flight records. */
 #define RDZV_ASK_DUMP_FIELDS(F, V)   F(text, why)
+/* Requests PROGRESS from the nodes of the round. Since version 4. */
+#define RDZV_ASK_PROGRESS_FIELDS(F, V) F(u64, inquiry)
+/* The result of an inquiry: which rank has not entered an operation in which others wait. Since
+ * version 4. */
+#define RDZV_BEHIND_FIELDS(F, V) \
+    F(text, what)               /* one line */ \
+    F(u32, is_found)            /* 1: some rank waits; 0: none does */
 /* Requests an inspection of the node's workers: the node answers with one ROW for each place where
  * workers are, and INSPECTED. Since version 4. */
 #define RDZV_ASK_INSPECT_FIELDS(F, V) F(u64, id) F(text, why)
@@ -229,7 +261,10 @@
     /* silent_ms: ms since the node's last message; -1 = it is in the coordinator's process */ \
     F(i64, silent_ms)
 #define RDZV_STATUS_DONE_FIELDS(F, V) F(u32, jobs)
-#define RDZV_OPERATED_FIELDS(F, V)   F(u32, nodes) /* how many nodes the order was sent to */
+#define RDZV_OPERATED_FIELDS(F, V) \
+    F(u32, nodes)               /* how many nodes the order was sent to */ \
+    V(4) \
+    F(text, behind)             /* after ASK_DUMP: the result of the inquiry; else "" */
 
 /* M(NAME, name, number): the messages, and the type numbers in their frames. */
 #define RDZV_MESSAGES(M) \
@@ -249,6 +284,8 @@
     M(INSPECTED, inspected, 14) \
     M(ABANDON,   abandon,   15) \
     M(LEADS,     leads,     16) \
+    M(INQUIRE,   inquire,   17) \
+    M(PROGRESS,  progress,  18) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \
@@ -267,7 +304,10 @@
     M(GOODBYE,    goodbye,    80) \
     M(WAITING,    waiting,    81) \
     M(ASK_INSPECT, ask_inspect, 82) \
-    M(MOVED,      moved,      83)
+    M(MOVED,      moved,      83) \
+    M(ASK_PROGRESS, ask_progress, 84) \
+    M(BEHIND,     behind,     85) \
+    M(NODES,      nodes,      90)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */

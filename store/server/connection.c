@@ -70,6 +70,7 @@ static struct store_connection *new_connection(struct store_space *space, int fd
 
 void store_connection_open(struct store_space *space, int fd, const union store_peer *peer) {
     bool full = is_full(space);
+    bool stranger = !store_space_admits(space, fd, peer);
     struct store_connection *c = full ? NULL : new_connection(space, fd, peer);
     if (c == NULL) {
         store_server_log(space->server, peer, full ? "too many clients" : "out of memory");
@@ -78,6 +79,9 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     }
     LIST_INSERT_HEAD(&space->connections, c, next);
     space->connection_count++;
+    c->stranger = stranger;
+    /* without another protocol on this port, the first bytes need not be awaited */
+    if (stranger && space->server->magic_count == 0) store_connection_refuse(c);
 }
 
 /* ---- reading ---- */

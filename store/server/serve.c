@@ -65,6 +65,7 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
         c->space->admin_count++;
     }
     if (dialect == STORE_DIALECT_FOREIGN) hand_over(c, data, len);
+    if (c->stranger && !c->closing) store_connection_refuse(c);
     if (c->spare && !c->admin && !c->closing) store_connection_close(c, "too many clients");
     return consumed;
 }

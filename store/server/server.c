@@ -257,6 +257,24 @@ int store_server_open(struct store_server *server, const char *host, uint16_t po
     return 0;
 }
 
+struct restricting {
+    struct store_space *space;
+    struct cr_network_list admitted;
+};
+
+static void run_restrict(struct store_server *server, void *arg) {
+    struct restricting *r = arg;
+    (void) server;
+    store_space_restrict_now(r->space, &r->admitted);
+}
+
+int store_space_restrict(struct store_space *space, const struct cr_network_list *admitted) {
+    struct restricting r = {.space = space};
+    int rc = cr_network_list_copy(admitted, &r.admitted);
+    if (rc == 0) call(space->server, run_restrict, &r);
+    return rc;
+}
+
 static void run_clear(struct store_server *server, void *arg) {
     (void) server;
     store_space_clear_now(arg);
