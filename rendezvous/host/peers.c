@@ -77,6 +77,7 @@ static void on_leads(void *arg, const struct rdzv_leads *leads) {
 
 static int on_join(void *arg, const struct rdzv_join *join) {
     struct host_peer *peer = arg;
+    host_note_addresses(peer, join);
     peer->seat =
         coordinator_join(peer->job->coordinator, host_now_ms(peer->host), peer, peer->local, join);
     return peer->seat != NULL ? 0 : -EACCES;
@@ -84,6 +85,9 @@ static int on_join(void *arg, const struct rdzv_join *join) {
 
 static int on_resume(void *arg, const struct rdzv_resume *resume) {
     struct host_peer *peer = arg;
+    struct rdzv_join join;
+    rdzv_join_of_resume(resume, &join);
+    host_note_addresses(peer, &join);
     peer->seat =
         coordinator_resume(peer->job->coordinator, host_now_ms(peer->host), peer, resume);
     return peer->seat != NULL ? 0 : -EACCES;
@@ -92,6 +96,7 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct host_peer *peer = arg;
     if (m->type == RDZV_ROW || m->type == RDZV_INSPECTED) return host_pass_row(peer, m), 0;
+    if (m->type == RDZV_JOIN) host_note_addresses(peer, &m->join);
     return coordinator_receive(peer->job->coordinator, host_now_ms(peer->host), peer->seat, m, err);
 }
 
@@ -142,6 +147,7 @@ static void peer_free(struct host_peer *peer) {
     if (peer->job != NULL) host_drop_job(peer->job);
     LIST_REMOVE(peer, entry);
     host_session_done(&peer->session);
+    cr_network_list_done(&peer->addresses);
     secure_tunnel_free(peer->tunnel);
     cr_buffer_done(&peer->writing);
     free(peer);
