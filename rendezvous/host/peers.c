@@ -95,6 +95,8 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct host_peer *peer = arg;
+    if (m->type == RDZV_FAILURE) return host_pass_failure(peer, &m->failure), 0;
+    if (m->type == RDZV_BEAT) host_note_clock(peer, m->beat.wall_ns);
     if (m->type == RDZV_ROW || m->type == RDZV_INSPECTED) return host_pass_row(peer, m), 0;
     if (m->type == RDZV_JOIN) host_note_addresses(peer, &m->join);
     return coordinator_receive(peer->job->coordinator, host_now_ms(peer->host), peer->seat, m, err);
@@ -135,6 +137,7 @@ static struct host_peer *peer_new(struct coordinator_host *host, bool local) {
     peer->host = host;
     peer->local = local;
     peer->armed_ms = CR_FOREVER;
+    peer->offset_error_ns = local ? 0 : -1;
     LIST_INSERT_HEAD(&host->peers, peer, entry);
     host_session_open(&peer->session, host_now_ms(host), local, &host->terms, &session_actions,
                       peer);

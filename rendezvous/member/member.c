@@ -402,6 +402,12 @@ void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left
     if (in_round && m->connected) m->actions->send(m->arg, &msg);
 }
 
+void member_failure(struct member *m, const struct rdzv_failure *failure) {
+    struct rdzv_message msg = {.type = RDZV_FAILURE};
+    msg.failure = *failure;
+    if (m->connected) m->actions->send(m->arg, &msg);
+}
+
 void member_inquire(struct member *m) {
     struct rdzv_message msg = {.type = RDZV_INQUIRE};
     msg.inquire.round = m->round;
@@ -583,6 +589,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
+    case RDZV_FAILURE: m->actions->on_failure(m->arg, &msg->failure); return 0;
     case RDZV_ASK_PROGRESS:
         m->actions->on_ask_progress(m->arg, msg->ask_progress.inquiry);
         return 0;
