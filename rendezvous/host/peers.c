@@ -40,8 +40,8 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
     struct host_peer *peer = arg;
     int rc = host_check_member(peer, hello->run_id, err);
     if (rc < 0) return rc;
-    peer->job = host_get_job(peer->host, hello->run_id);
-    if (peer->job == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
+    rc = host_get_job(peer->host, peer, hello->run_id, &peer->job, err);
+    if (rc < 0) return rc;
     peer->job->peers++;
     if (peer->job->says_goodbye && !peer->local)
         return cr_fail(err, -EAGAIN, "this coordinator ends, the job goes on elsewhere");
@@ -149,6 +149,7 @@ static void peer_free(struct host_peer *peer) {
     if (peer->is_unsent) LIST_REMOVE(peer, unsent_entry);
     if (peer->job != NULL) host_drop_job(peer->job);
     LIST_REMOVE(peer, entry);
+    if (!peer->local && peer->host->store != NULL) store_server_given_back(peer->host->store);
     host_session_done(&peer->session);
     cr_network_list_done(&peer->addresses);
     secure_tunnel_free(peer->tunnel);
