@@ -169,6 +169,20 @@ struct rendezvous_change {
     const char *why; /* one line for the log; valid until the callback returns */
 };
 
+/* The evidence about a worker of the job that has failed; docs/verdict.md describes the fields.
+ * Texts must be valid until the call or the callback returns; none is NULL. */
+struct rendezvous_failure {
+    uint64_t round;
+    uint32_t rank, local_rank;
+    int64_t pid;
+    int64_t exit_code; /* exit code, or minus the number of the signal */
+    int64_t died_ns;   /* wall clock of its node, in ns since 1970 */
+    /* by how much the clock of its node is ahead of the coordinator's, and the largest error; error
+     * -1 if they are not known */
+    int64_t offset_ns, offset_error_ns;
+    const char *host, *kind, *what, *message, *last_words, *kernel, *log_folder;
+};
+
 /* What an inspection has found out about workers of this node that are at the same place; the
  * fields are those of inspect/inspect.h. Texts must be valid until the call returns. */
 struct rendezvous_row {

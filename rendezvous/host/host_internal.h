@@ -51,6 +51,9 @@ struct host_peer {
      * and the number of nodes that have not answered yet; id 0 = no such order */
     uint64_t inspection;
     uint32_t inspected_left;
+    /* by how much the node's wall clock is ahead of this process's, in ns, and the largest error;
+     * the error is -1 until the node has sent its clock */
+    int64_t offset_ns, offset_error_ns;
     const struct host_job *inspects; /* the job of that order; only compared, never followed */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
@@ -128,6 +131,7 @@ struct coordinator_host {
     bool follows_another; /* true: another host may have led the job before */
     char *own_run_id;    /* run id of this launcher's own job; "" in crun-agent */
     uint64_t own_instance;
+    bool is_heir;        /* see coordinator_host_options */
     bool allows_heirs;   /* true: if this host is lost, another node takes over its jobs */
     bool may_form;       /* true: this host has the right to form rounds */
     int64_t held_ms;     /* see coordinator_host_options */
@@ -237,6 +241,11 @@ void host_answer_status(struct host_peer *peer);
  * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Call this when a node has sent its wall clock, in BEAT or FAILURE. Measures the difference of the
+ * clocks. */
+void host_note_clock(struct host_peer *from, int64_t wall_ns);
+/* Passes a FAILURE of a node on to all nodes of its job, with the difference of the clocks. */
+void host_pass_failure(struct host_peer *from, const struct rdzv_failure *failure);
 /* Answers the operators that wait for the result of the job's inquiry. */
 void host_answer_inquiry(struct host_job *job, const char *what);
 /* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes

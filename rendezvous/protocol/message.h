@@ -38,6 +38,7 @@
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
+#define RDZV_VERSION_FAILURE  4 /* first version with FAILURE */
 #define RDZV_VERSION_HEIRS    4 /* first version in which ROUND names heirs */
 #define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
 #define RDZV_VERSION_NODES    4 /* first version with NODES */
@@ -92,7 +93,9 @@
     F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
     F(u32, heirs)               /* how many heirs ROUND of the node's last round named */ \
     F(u32, leader)              /* `leader` in that ROUND */ \
-    F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */
+    F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */ \
+    /* as in that ROUND, while BEAT_ACK has not said that the round is settled; else 0 */ \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -115,7 +118,8 @@
     F(u64, rounds_over) \
     V(4) \
     F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
-    F(u64, rounds_seen)         /* as in JOIN */
+    F(u64, rounds_seen)         /* as in JOIN */ \
+    F(i64, wall_ns)             /* the node's wall clock, in ns since 1970; 0 = unknown */
 /* The node gives up this coordinator, because it did not answer, and will look for another one. It
  * is the last message of a connection. Since version 4. */
 #define RDZV_ABANDON_FIELDS(F, V) F(text, why)
@@ -126,6 +130,22 @@
 #define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
+/* The evidence about a worker that has failed. A node sends it before FAILED; the host passes it on
+ * to all nodes of the job, also to the sender, so that each node can write a whole verdict. Since
+ * version 4. */
+#define RDZV_FAILURE_FIELDS(F, V) \
+    F(u64, round) F(text, host) F(u32, rank) F(u32, local_rank) F(u64, pid) \
+    F(i64, exit_code)           /* exit code, or minus the number of the signal */ \
+    F(text, kind)               /* a word, such as "exit" or "oom" (docs/verdict.md) */ \
+    F(i64, died_ns) F(i64, wall_ns) /* death of the worker, and now: wall clock of the node */ \
+    /* Set by the host: by how much the node's wall clock is ahead of the host's, and the largest \
+     * error of this difference; error -1 = both are unknown */ \
+    F(i64, offset_ns) F(i64, offset_error_ns) \
+    F(text, what)               /* one line */ \
+    F(text, message)            /* first line of the error record, or "" */ \
+    F(text, last_words)         /* the last lines of its output; they are separated by newlines */ \
+    F(text, kernel)             /* line of the kernel's log, or "" */ \
+    F(text, log_folder)
 /* Requests an inquiry: the coordinator asks all nodes of the round what their workers are in, and
  * sends them the answer in BEHIND. Since version 4. */
 #define RDZV_INQUIRE_FIELDS(F, V) F(u64, round)
@@ -195,7 +215,10 @@
     V(4) \
     /* heirs: the nodes that take over if the coordinator is lost, in this order (heirs.h) */ \
     F(text, heirs) \
-    F(u32, leader)              /* group rank of the coordinator's own node, plus 1; 0 = none */
+    F(u32, leader)              /* group rank of the coordinator's own node, plus 1; 0 = none */ \
+    /* The electorate of the round before, which counts until this round is settled: the number of \
+     * that round, plus 1; its number of nodes; the node's group rank in it, plus 1. 0 = none */ \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
 /* Addresses from which workers of the round's nodes may come. Several of these messages come before
  * ROUND, and only to the node with group rank 0, if it offers the store. Since version 4. */
 #define RDZV_NODES_FIELDS(F, V) \
@@ -218,7 +241,9 @@
 #define RDZV_BEAT_ACK_FIELDS(F, V) \
     F(i64, sent_ms) \
     V(4) \
-    F(i64, at_ms)               /* time on the coordinator's clock; heard_at_ms returns it */
+    F(i64, at_ms)               /* time on the coordinator's clock; heard_at_ms returns it */ \
+    F(u64, settled)             /* number of a settled round, plus 1: only its own nodes elect an \
+                                 * heir in its name; 0 = none */
 #define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \
     F(u64, round) F(u64, id) F(u32, kind) /* enum rendezvous_change_kind */ \
     F(i64, left_ms) F(text, why)
@@ -286,6 +311,7 @@
     M(LEADS,     leads,     16) \
     M(INQUIRE,   inquire,   17) \
     M(PROGRESS,  progress,  18) \
+    M(FAILURE,   failure,   19) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \

@@ -25,6 +25,7 @@ MESSAGES = {
     "OPERATE": (11,
                 "u32 version_min, u32 version_max, text run_id, text host, u32 kind, i64 left_ms,"
                     "text why"),
+    "LEADS": (16, "u32 version_min, u32 version_max, text run_id, u64 epoch, text addr, u32 port"),
     "WELCOME": (65, "u32 version, u64 epoch"),
     "ACCEPTED": (66, "i64 keep_alive_interval_ms, u32 keep_alive_max_attempt"),
     "ROUND": (67,
@@ -39,6 +40,9 @@ MESSAGES = {
     "CHANGE_AT": (76, "u64 id, u64 step, i64 left_ms"),
     "ASK_NOTICE": (77, "u32 kind, i64 left_ms, text why"),
     "ASK_DUMP": (78, "text why"),
+    "FAILURE": (19, "u64 round, text host, u32 rank, u32 local_rank, u64 pid, i64 exit_code,"
+                    "text kind, i64 died_ns, i64 wall_ns, i64 offset_ns, i64 offset_error_ns,"
+                    "text what, text message, text last_words, text kernel, text log_folder"),
     "ASK_INSPECT": (82, "u64 id, text why"),
     "ROW": (13, "u64 id, text ranks, u64 pid, text host, text state, text program, text kernel,"
                 "text operation, text python, text native, text note"),
