@@ -61,8 +61,8 @@ static const char man_tail[] =
     ".BR crun\\-store (1)\n";
 
 static const struct cr_command *const commands[] = {&operator_serve, &operator_status,
-                                                    &operator_notify, &operator_dump, &operator_why,
-                                                    NULL};
+                                                    &operator_notify, &operator_dump,
+                                                    &operator_why, &operator_top, NULL};
 
 static const struct cr_program program = {
     .name = "crun-agent",

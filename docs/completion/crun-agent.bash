@@ -5,7 +5,7 @@ _crun_agent() {
     [[ $cur == '=' ]] && cur=
     [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "serve status notify dump why --help --version" -- "$cur"))
+        COMPREPLY=($(compgen -W "serve status notify dump why top --help --version" -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]}:${prev//_/-} in
@@ -21,6 +21,7 @@ _crun_agent() {
         dump:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         why:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         why:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        top:--interval) COMPREPLY=($(compgen -W "1 2 5" -- "$cur")); return ;;
     esac
     case ${COMP_WORDS[1]} in
         serve) options="--listen --port-range --status-addr" ;;
@@ -28,6 +29,7 @@ _crun_agent() {
         notify) options="--job --node --kind --in --why" ;;
         dump) options="--job --node" ;;
         why) options="--job --node --json" ;;
+        top) options="--once --json --interval" ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
