@@ -476,6 +476,20 @@ static int open_status(struct agent *a, struct cr_error *err) {
 
 /* ---- events of processes, passed to the node ---- */
 
+/* Requests an inquiry if the round's first failure on this node is that of a worker that was
+ * waiting in an operation of a process group: another rank may be the cause. */
+static void inquire_after(struct agent *a, uint32_t local_rank, const struct worker_exit *how) {
+    struct progress groups[CHANNEL_GROUPS_MAX];
+    bool is_first = a->node.group.state == GROUP_RUNNING && a->node.group.failures == 0;
+    if (!is_first || how->exit_code == 0 || how->signal_sent != 0) return;
+    size_t count = worker_channels_read_groups(a->channels, local_rank, groups);
+    for (size_t i = 0; i < count; i++) {
+        if (groups[i].state < PROGRESS_COLLECTIVE) continue;
+        rendezvous_inquire(a->rendezvous);
+        return;
+    }
+}
+
 static void on_exit_of(void *arg, struct worker_process *process, const struct worker_exit *how) {
     struct agent *a = arg;
     struct worker_process **slot = worker_arg(process);
@@ -487,6 +501,7 @@ static void on_exit_of(void *arg, struct worker_process *process, const struct w
     if (a->watchdog != NULL) watchdog_forget(a->watchdog, how->pid);
     events_worker_ended(event_source(a), &a->round, local_rank, how,
                         cr_monotonic_ms() - a->began_ms);
+    inquire_after(a, local_rank, how);
     node_worker_exited(&a->node, cr_monotonic_ms(), local_rank, how->exit_code, how->signal_sent);
     arm_timer(a);
 }
@@ -715,11 +730,54 @@ static void on_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_
     agent_notice(arg, kind, left_ms, why);
 }
 
-static void on_dump(void *arg, const char *why) { agent_dump(arg, why); }
+static void on_dump(void *arg, const char *why) {
+    struct agent *a = arg;
+    node_dump(&a->node, cr_monotonic_ms(), why);
+    arm_timer(a);
+}
+
+static enum rendezvous_progress_state state_of(const struct progress *p) {
+    static const enum rendezvous_progress_state states[] = {
+        [PROGRESS_IDLE] = RENDEZVOUS_IDLE,
+        [PROGRESS_OPEN] = RENDEZVOUS_OPEN,
+        [PROGRESS_COLLECTIVE] = RENDEZVOUS_WAITS_COLLECTIVE,
+        [PROGRESS_MESSAGE] = RENDEZVOUS_WAITS_MESSAGE,
+        [PROGRESS_MAKING] = RENDEZVOUS_WAITS_MAKING,
+    };
+    return states[p->state];
+}
+
+/* Reports what the workers are in. Their pages are read here and now; no worker is asked. */
+static void on_ask_progress(void *arg, uint64_t inquiry) {
+    struct agent *a = arg;
+    struct progress groups[CHANNEL_GROUPS_MAX];
+    int64_t now_ns = cr_monotonic_ns();
+    for (uint32_t i = 0; a->rounds > 0 && i < worker_count(a); i++) {
+        size_t count = worker_channels_read_groups(a->channels, i, groups);
+        for (size_t k = 0; k < count; k++) {
+            const struct progress *p = &groups[k];
+            struct rendezvous_progress out = {
+                .rank = a->round.first_rank + i, .group = p->number, .name = p->name,
+                .op = progress_kind_name(p->kind), .place = p->place, .size = p->size,
+                .state = state_of(p), .begun = p->begun, .seq = p->seq, .peer = p->peer};
+            if (p->since_ns > 0 && p->since_ns < now_ns)
+                out.since_ms = (now_ns - p->since_ns) / CR_NS_PER_MS;
+            rendezvous_progress(a->rendezvous, inquiry, &out);
+        }
+    }
+    rendezvous_progress(a->rendezvous, inquiry, NULL);
+}
+
+static void on_behind(void *arg, bool is_found, const char *what) {
+    struct agent *a = arg;
+    if (is_found) case_file_add_behind(&a->case_file, what);
+    cr_warn("%s", what);
+}
 
 static const struct rendezvous_events rendezvous_events = {
     .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,
     .on_change = on_change,       .on_change_at = on_change_at,
+    .on_ask_progress = on_ask_progress, .on_behind = on_behind,
     .on_notice = on_notice,       .on_dump = on_dump,     .on_inspect = on_inspect,
     .on_lease = on_lease,
 };
@@ -746,6 +804,7 @@ static void on_dumped(void *arg, uint32_t local_rank, uint64_t dump_id, const ch
 
 static void on_hung(void *arg, uint32_t local_rank, uint64_t step, int64_t ms) {
     struct agent *a = arg;
+    rendezvous_inquire(a->rendezvous);
     node_worker_hung(&a->node, cr_monotonic_ms(), local_rank, step, ms);
     a->case_file.workers[local_rank].hung_ms = a->node.workers[local_rank].hung_ms;
     a->case_file.workers[local_rank].hung_step = a->node.workers[local_rank].hung_step;
@@ -799,6 +858,7 @@ void agent_notice(struct agent *a, enum rendezvous_change_kind kind, int64_t lef
 }
 
 void agent_dump(struct agent *a, const char *why) {
+    rendezvous_inquire(a->rendezvous);
     node_dump(&a->node, cr_monotonic_ms(), why);
     arm_timer(a);
 }

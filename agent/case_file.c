@@ -35,6 +35,7 @@ void case_file_begin_round(struct case_file *c, const struct rendezvous_round *r
     c->max_restarts = round->max_restarts;
     c->oom_kills = oom_kill_count();
     c->broken[0] = '\0';
+    c->behind[0] = '\0';
     cr_buffer_clear(&c->inspection);
 }
 
@@ -52,6 +53,10 @@ void case_file_add_broken(struct case_file *c, uint32_t local_rank) {
                     "rank %u (local rank %u) on %s gave up its process groups and called "
                     "crunrt_rejoin(), though no worker had failed; its own messages say why",
                     c->first_rank + local_rank, local_rank, c->host);
+}
+
+void case_file_add_behind(struct case_file *c, const char *what) {
+    (void) snprintf(c->behind, sizeof(c->behind), "%s", what);
 }
 
 void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_row *rows,
@@ -159,6 +164,7 @@ static void gather(const struct case_file *c, struct gathered *g) {
                                   .count = n,
                                   .restarts = c->restarts,
                                   .max_restarts = c->max_restarts,
+                                  .behind = c->behind,
                                   .oom_kills = oom_kills_since(c->oom_kills)};
 }
 

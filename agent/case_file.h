@@ -38,6 +38,8 @@ struct case_file {
     uint32_t first_rank, restarts, max_restarts;
     uint64_t oom_kills;            /* out-of-memory kills that the memory cgroup had counted when
                                     * the round began */
+    /* result of the round's last inquiry: which rank others wait for; "" if there was none */
+    char behind[512];
     /* why the round could not go on although no worker had failed: a worker parked without a
      * reason, or the workers hung; "" if it is not so */
     char broken[768];
@@ -61,6 +63,8 @@ void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct w
 /* Records that this worker called crunrt_rejoin() although no worker had failed. */
 void case_file_add_broken(struct case_file *c, uint32_t local_rank);
 
+/* Records the result of an inquiry (rendezvous/rendezvous.h). */
+void case_file_add_behind(struct case_file *c, const char *what);
 /* Records that all workers of this node were quiet for quiet_ms, and where they are. The rows are
  * sorted. */
 void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_row *rows,

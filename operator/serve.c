@@ -7,6 +7,7 @@
 
 #include "base/daemon.h"
 #include "base/log.h"
+#include "rendezvous/types.h"
 #include "status/status.h"
 
 #include <errno.h>
@@ -130,7 +131,7 @@ static int serve(const struct cr_command *command,
 
 /* ---- the command line ---- */
 
-enum { LISTEN, PORT_RANGE, STATUS_ADDR, HELP, OPTION_COUNT };
+enum { LISTEN, PORT_RANGE, STATUS_ADDR, TOKEN, AUTH, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [LISTEN] = {.name = "listen",
@@ -149,13 +150,28 @@ static const struct cr_option options[OPTION_COUNT] = {
                      .words = "127.0.0.1:9400",
                      .help = "serve the state of all jobs by HTTP: a page at /, /status.json, "
                              "/metrics, /healthz, /readyz"},
+    [TOKEN] = OPERATOR_OPTION_TOKEN,
+    [AUTH] = {.name = "auth",
+              .value_name = "WORD",
+              .default_value = "auto",
+              .words = "auto required off",
+              .help = "whether nodes and operators need the secret; auto: if there is a token "
+                      "file; required: do not start without one"},
     [HELP] = CR_OPTION_HELP,
 };
 
 static int run(const struct cr_command *command, const struct cr_command_line *line) {
     struct rendezvous_server_options o = {.close_timeout_ms = CLOSE_TIMEOUT_MS};
     struct cr_error err = {0};
-    const char *ports = line->value[PORT_RANGE];
+    const char *ports = line->value[PORT_RANGE], *auth = line->value[AUTH];
+    o.token_file = operator_token_file(command, line);
+    o.auth = strcmp(auth, "off") == 0        ? RENDEZVOUS_AUTH_OFF
+             : strcmp(auth, "required") == 0 ? RENDEZVOUS_AUTH_REQUIRED
+                                             : RENDEZVOUS_AUTH_AUTO;
+    if (o.auth == RENDEZVOUS_AUTH_AUTO && strcmp(auth, "auto") != 0) {
+        return cr_complain_usage(command->name,
+                                 "--auth: '%s' is not known; give auto, required or off", auth);
+    }
     if (cr_endpoint_parse(line->value[LISTEN], OPERATOR_PORT, &o.listen, &err) < 0) {
         return cr_complain_usage(command->name, "--listen: %s", err.text);
     }

@@ -17,7 +17,7 @@
 #define NOTICE_MS INT64_C(60000) /* time of the notice that the key n gives */
 #define KEYS      "q quit  j/k select  s stacks  f flight record  l log  n notice"
 
-enum { ONCE, JSON, INTERVAL, HELP, OPTION_COUNT };
+enum { ONCE, JSON, INTERVAL, TOKEN, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [ONCE] = {.name = "once", .help = "print one view to stdout, and end"},
@@ -27,6 +27,7 @@ static const struct cr_option options[OPTION_COUNT] = {
                   .default_value = "2",
                   .words = "1 2 5",
                   .help = "time between two views; whole seconds"},
+    [TOKEN] = OPERATOR_OPTION_TOKEN,
     [HELP] = CR_OPTION_HELP,
 };
 
@@ -113,13 +114,17 @@ static void give_order(struct top *t, enum status_order order) {
     struct rdzv_operate what = {.run_id = field(job, "id"), .host = "", .why = "crun-agent top"};
     struct cr_error err = {0};
     uint32_t nodes = 0;
+    char behind[RENDEZVOUS_BEHIND_MAX] = "";
     int rc = -ENOTSUP;
     if (t->source.kind == TOP_HERE) {
         rc = status_give_order(field(t->snapshot, "socket"), order, NOTICE_MS, OPERATOR_TIMEOUT_MS);
     } else if (t->source.kind == TOP_COORDINATOR && order == STATUS_ORDER_DUMP) {
-        rc = rendezvous_operate(&t->source.endpoint, OPERATOR_TIMEOUT_MS, &what, &nodes, &err);
+        rc = rendezvous_operate(&t->source.endpoint, OPERATOR_TIMEOUT_MS, &what, &nodes,
+                                behind, &err);
     }
-    if (rc == 0 && order == STATUS_ORDER_DUMP) {
+    if (rc == 0 && behind[0] != '\0') {
+        say(t, behind);
+    } else if (rc == 0 && order == STATUS_ORDER_DUMP) {
         say(t, "flight records are requested; crun's log says where they are");
     } else if (rc == 0) {
         say(t, "this node leaves the job in 60 s");
@@ -203,6 +208,8 @@ static int run(const struct cr_command *command, const struct cr_command_line *l
                                  line->value[INTERVAL]);
     }
     t.interval_ms = seconds * 1000;
+    int status = operator_authenticate(command, line);
+    if (status != 0) return status;
     int rc = top_source_open(&t.source, line->arguments[0], &t.snapshot, &err);
     if (rc < 0) {
         cr_complain(command->name, "%s", err.text);

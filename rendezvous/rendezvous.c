@@ -205,7 +205,17 @@ static const struct way_events way_events = {.on_open = on_open, .on_data = on_d
 
 static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
     struct rendezvous *r = arg;
+    const char *addr;
+    uint16_t port;
     member_welcomed(r->member, now_ms(r), welcome);
+    if (member_leader_at(r->member, &addr, &port)) {
+        way_follow(r->way, welcome->coordinator, welcome->epoch, addr, port);
+    }
+}
+
+static void on_moved(void *arg, const char *addr, uint16_t port) {
+    struct rendezvous *r = arg;
+    member_moved(r->member, now_ms(r), addr, port);
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -224,7 +234,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct member_session_actions session_actions = {
-    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = on_log};
+    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken,
+    .on_moved = on_moved, .log = on_log};
 
 /* ---- the member's actions: towards the coordinator ---- */
 
@@ -254,6 +265,7 @@ static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
     struct rdzv_message out = *m;
     if (m->type == RDZV_JOIN) out.join.store_port = offered_port(r);
+    if (m->type == RDZV_JOIN) out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
     if (member_session_send(&r->session, &out) < 0) r->lost_message = true;
 }
 
@@ -263,6 +275,16 @@ static void do_hang_up(void *arg) {
     r->lost_message = false;
     member_session_close(&r->session, "this end hung up");
     way_hang_up(r->way);
+}
+
+static void do_aim(void *arg, const char *addr, uint16_t port) {
+    const struct rendezvous *r = arg;
+    way_aim(r->way, addr, port);
+}
+
+static void do_lead(void *arg, uint64_t epoch) {
+    const struct rendezvous *r = arg;
+    way_lead(r->way, epoch);
 }
 
 /* ---- the member's actions: towards the agent ---- */
@@ -351,6 +373,19 @@ static void do_dump(void *arg, const char *why) {
     if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
 }
 
+static void do_ask_progress(void *arg, uint64_t inquiry) {
+    struct rendezvous *r = arg;
+    bool answers = !r->closing && r->events->on_ask_progress != NULL;
+    if (answers) r->events->on_ask_progress(r->arg, inquiry);
+    else rendezvous_progress(r, inquiry, NULL);
+}
+
+static void do_behind(void *arg, const struct rdzv_behind *b) {
+    struct rendezvous *r = arg;
+    if (!r->closing && r->events->on_behind != NULL)
+        r->events->on_behind(r->arg, b->is_found != 0, b->what);
+}
+
 static void do_inspect(void *arg, uint64_t id, const char *why) {
     struct rendezvous *r = arg;
     if (!r->closing && r->events->on_inspect != NULL) r->events->on_inspect(r->arg, id, why);
@@ -358,10 +393,12 @@ static void do_inspect(void *arg, uint64_t id, const char *why) {
 }
 
 static const struct member_actions member_actions = {
-    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .aim = do_aim,
+    .lead = do_lead, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
-    .on_dump = do_dump, .on_inspect = do_inspect};
+    .on_dump = do_dump, .on_inspect = do_inspect, .on_ask_progress = do_ask_progress,
+    .on_behind = do_behind};
 
 /* ---- the agent's calls ---- */
 
@@ -402,6 +439,31 @@ void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, i
     end_event(r);
 }
 
+void rendezvous_inquire(struct rendezvous *r) {
+    member_inquire(r->member);
+    end_event(r);
+}
+
+void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
+                         const struct rendezvous_progress *p) {
+    struct rdzv_progress m = {.inquiry = inquiry, .is_last = p == NULL, .name = "", .op = ""};
+    if (p != NULL) {
+        m.rank = p->rank;
+        m.group = p->group;
+        m.name = p->name;
+        m.place = p->place;
+        m.size = p->size;
+        m.state = (uint32_t) p->state;
+        m.begun = p->begun;
+        m.seq = p->seq;
+        m.op = p->op;
+        m.peer = p->peer;
+        m.since_ms = p->since_ms;
+    }
+    member_progress(r->member, &m);
+    if (p == NULL) end_event(r); /* which sends all of them at once */
+}
+
 void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row) {
     const char state[2] = {row->state, '\0'};
     const struct rdzv_row message = {
@@ -421,7 +483,7 @@ void rendezvous_inspected(struct rendezvous *r, uint64_t id, uint32_t rows) {
 void rendezvous_leave(struct rendezvous *r) {
     member_leave(r->member, now_ms(r), TOLD_TO_END);
     note_why_we_leave(r, TOLD_TO_END);
-    way_abandon(r->way, r->leaves);
+    way_retire(r->way, r->leaves);
     end_event(r);
 }
 
@@ -440,12 +502,12 @@ int rendezvous_check(const struct rendezvous_options *options, struct cr_error *
 /* Returns the JOIN message of this node: its host name, its address and the user's settings. */
 static struct rdzv_join describe_node(const struct rendezvous_options *o,
                                       const struct backend_plan *plan, const char *host,
-                                      bool local) {
+                                      bool hosts) {
     const char *addr = plan->own_addr;
-    /* The local way has no connection from which the member could learn this node's address, so an
-     * address of the plan is used. */
-    if (addr[0] == '\0' && local) addr = plan->store_addr;
-    if (addr[0] == '\0' && local) addr = plan->machine_addr;
+    /* A node that hosts has no connection to another machine from which the member could learn this
+     * node's address, so an address of the plan is used. */
+    if (addr[0] == '\0' && hosts) addr = plan->store_addr;
+    if (addr[0] == '\0' && hosts) addr = plan->machine_addr;
     return (struct rdzv_join){
         .host = host, .pid = (uint64_t) getpid(), .addr = addr,
         .role = o->role, .node_rank = plan->node_rank, .local_world_size = o->local_world_size,
@@ -467,10 +529,8 @@ static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
                                 .local = way_is_local(r->way),
                                 .connect_timeout_ms = plan->connect_timeout_ms,
                                 .coordinator_wait_ms = plan->coordinator_wait_ms};
-    s.self = describe_node(o, plan, host, s.local);
-    if (getrandom(&s.self.instance, sizeof(s.self.instance), 0) != sizeof(s.self.instance)) {
-        return cr_fail_errno(err, "cannot draw a random number");
-    }
+    s.self = describe_node(o, plan, host, way_hosts(r->way));
+    s.self.instance = plan->instance;
     r->max_restarts = o->max_restarts;
     r->run_id = strdup(o->run_id);
     r->member = member_new(&s, &member_actions, r);
@@ -497,6 +557,9 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     struct backend_plan plan;
     int rc = backend_plan(options, &plan, err);
     if (rc < 0) return rc;
+    if (getrandom(&plan.instance, sizeof(plan.instance), 0) != sizeof(plan.instance)) {
+        return cr_fail_errno(err, "cannot draw a random number");
+    }
     struct rendezvous *r = calloc(1, sizeof(*r));
     if (r == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     r->loop = loop;

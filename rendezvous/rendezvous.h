@@ -80,6 +80,12 @@ struct rendezvous_events {
                       const char *why);
     void (*on_dump)(void *arg, const char *why);
 
+    /* An inquiry has begun: call rendezvous_progress() for each process group of each worker, and
+     * then once with NULL. on_behind follows when it is over; is_found: some rank waits in an
+     * operation; `what` is one line that names the rank for which it waits. */
+    void (*on_ask_progress)(void *arg, uint64_t inquiry);
+    void (*on_behind)(void *arg, bool is_found, const char *what);
+
     /* An operator wants to know where this node's workers are. Answer with rendezvous_row() and
      * rendezvous_inspected(), with the same id, within seconds. If this callback is NULL, the
      * answer is that there are no workers. */
@@ -143,6 +149,13 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
  * call rendezvous_leave() and rendezvous_close(). */
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why);
+
+/* Requests an inquiry which rank others wait for. on_ask_progress and on_behind follow on all
+ * nodes, unless the coordinator is too old to know inquiries. */
+void rendezvous_inquire(struct rendezvous *r);
+/* Answers on_ask_progress. `p` is NULL in the last call. */
+void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
+                         const struct rendezvous_progress *p);
 
 /* Answer on_inspect: one call of rendezvous_row() for each set of workers at the same place, then
  * rendezvous_inspected(). */

@@ -86,6 +86,8 @@ struct rendezvous_options {
     /* how long to wait for a lost coordinator to come back; -1, the default, means 60 s if the
      * coordinator does not run in the launcher of a node, and 0 if it does */
     int64_t coordinator_wait_ms;
+    /* true: if the node that hosts the coordinator is lost, no other node takes over */
+    bool keeps_coordinator;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;
     int auth; /* an enum rendezvous_auth */
@@ -117,6 +119,29 @@ enum rendezvous_outcome {
     RENDEZVOUS_FAILED,    /* a worker failed and the budget is spent */
     /* the coordinator is gone, or the rendezvous timed out; on_end's `err` has the reason */
     RENDEZVOUS_LOST,
+};
+
+/* What a worker does in a process group. Messages between nodes carry these numbers, so they must
+ * not change. */
+enum rendezvous_progress_state {
+    RENDEZVOUS_IDLE = 0, /* it is in no operation of the group, and none is unfinished */
+    RENDEZVOUS_OPEN = 1, /* in none, but operations that it has started may be unfinished */
+    RENDEZVOUS_WAITS_COLLECTIVE = 2,
+    RENDEZVOUS_WAITS_MESSAGE = 3, /* in a send or receive */
+    RENDEZVOUS_WAITS_MAKING = 4,  /* for the other ranks to make the group */
+};
+
+/* What a worker is in, in one process group. */
+struct rendezvous_progress {
+    uint32_t rank;
+    uint64_t group;       /* number of the group among the groups of the round */
+    const char *name, *op; /* name of the group, and of the operation */
+    uint32_t place, size; /* the worker's rank in the group, and the group's size */
+    enum rendezvous_progress_state state;
+    uint32_t begun; /* number of collectives that the worker has entered */
+    uint32_t seq;   /* number of the operation in which it waits */
+    uint32_t peer;  /* for RENDEZVOUS_WAITS_MESSAGE: rank in the group of the other end */
+    int64_t since_ms; /* for how long this has been its state */
 };
 
 /* How a connection has ended. */

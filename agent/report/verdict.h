@@ -54,6 +54,7 @@ struct verdict {
     uint32_t restarts, max_restarts;
     /* number of out-of-memory kills that crun's memory cgroup counted during the attempt */
     uint64_t oom_kills;
+    const char *behind; /* one line that names the rank for which others waited; "" if none did */
 };
 
 /* Returns the index of the worker that failed first. `count` must be greater than 0. */

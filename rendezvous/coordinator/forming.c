@@ -19,10 +19,12 @@
 /* ---- choosing the nodes ---- */
 
 /* Orders the waiting nodes when there are more than max_nodes: nodes of the last round come before
- * spares, and a node that has waited longer comes before another one. */
+ * spares, and a node that has waited longer comes before another one. A coordinator that has taken
+ * over knows the nodes of the last round by their ballots. */
 static int compare_claim(const void *pa, const void *pb) {
     const struct coordinator_seat *const *a = pa, *const *b = pb;
-    int a_was_in = (*a)->group_rank >= 0, b_was_in = (*b)->group_rank >= 0;
+    int a_was_in = (*a)->group_rank >= 0 || (*a)->ballot >= 0;
+    int b_was_in = (*b)->group_rank >= 0 || (*b)->ballot >= 0;
     if (a_was_in != b_was_in) return b_was_in - a_was_in;
     if ((*a)->since_ms != (*b)->since_ms) return (*a)->since_ms < (*b)->since_ms ? -1 : 1;
     return (*a)->instance < (*b)->instance ? -1 : (*a)->instance > (*b)->instance;
@@ -103,7 +105,8 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
         .first_role_rank = s->first_role_rank, .role_world_size = s->role_world_size,
         .master_addr = c->store.addr, .master_port = c->store.port,
         .max_restarts = c->budget.max_restarts,
-        .incarnation = c->incarnation};
+        .incarnation = c->incarnation, .heirs = c->succession.heirs_text,
+        .leader = (uint32_t) (c->succession.leader + 1)};
     seat_send(c, s, &m);
 }
 
@@ -148,6 +151,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     c->is_rebuilt = false;
     charge_close(c);
     give_ranks(c, f, now_ms);
+    succession_round_formed(c);
     for (uint32_t i = 0; i < f->count; i++) coordinator_send_round(c, f->nodes[i].owner);
     log_assignment(c, f);
     coordinator_find_deadline(c, now_ms);
@@ -229,7 +233,8 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms) {
  * set, it waits only before the first round of a run: a node that comes back later is let in with
  * notice, so the other nodes need not wait for it. */
 static int64_t last_call(const struct coordinator *c) {
-    return c->skips_last_call && c->has_formed ? 0 : c->last_call_timeout_ms;
+    bool is_first = !c->has_formed && c->succession.now.rounds_seen == 0;
+    return c->skips_last_call && !is_first ? 0 : c->last_call_timeout_ms;
 }
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
@@ -239,7 +244,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
      * limits only how long nodes wait for each other. */
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
     c->had_stopping = has_stopping;
-    if (!charge_allows_round(c, now_ms)) return;
+    if (!c->succession.lacks_majority && !charge_allows_round(c, now_ms)) return;
     if (c->store_retry.first_ms != COORDINATOR_NEVER && now_ms < c->store_retry.next_ms) return;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
     if (waiting < c->min_nodes) {
@@ -249,11 +254,12 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + last_call(c);
     /* wait until all nodes have stopped their workers, and until nodes of an earlier coordinator's
      * round have had their time to resume */
-    if (has_stopping || resuming_must_wait(c, now_ms)) return;
+    if (has_stopping || resuming_must_wait(c, now_ms) || !succession_may_form(c)) return;
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
+    if (c->retires) return;
     if (!is_due) coordinator_wake_by(c, c->last_call_ms);
-    else if (!c->may_form) hold(c);
+    else if (!succession_may_decide(c)) hold(c);
     else if (now_ms < c->quiet_until_ms) coordinator_wake_by(c, c->quiet_until_ms);
     else form_round(c, now_ms);
 }

@@ -98,6 +98,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
+    s->abandons = true; /* its process may still run, and have another coordinator */
     coordinator_lost(c, now_ms, s, why);
 }
 
@@ -131,6 +132,8 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
     if (c->charge.open) wake_after(c, now_ms, c->charge.killed_until_ms);
     wake_after(c, now_ms, c->rebuild.until_ms);
+    coordinator_wake_by(c, succession_deadline(c));
+    if (c->inquiry.is_open) coordinator_wake_by(c, c->inquiry.until_ms);
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
@@ -139,6 +142,7 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
      * node's join_timeout, the round forms with that node. */
     coordinator_reconcile(c, now_ms);
     coordinator_tell_waiting(c, now_ms);
+    inquiry_tick(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
         /* handling a seat may free other seats, too, so that the list ends before i */
         if (i >= c->seat_count) continue;

@@ -19,6 +19,9 @@ int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_n
 
 /* Most lines in 10 s of the level info: a large job logs one for each node that joins. */
 #define INFOS_MAX 1000
+/* Most lines in 10 s about peers that could not authenticate: anybody can cause them, and they are
+ * alike. */
+#define REFUSALS_MAX 3
 
 void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text) {
     struct cr_log_limit *limit = level == CR_LOG_INFO ? &host->infos : &host->warnings;
@@ -108,7 +111,9 @@ static void host_free(struct coordinator_host *host) {
     host_free_handoffs(host);
     cr_log_limit_end(&host->warnings);
     cr_log_limit_end(&host->infos);
+    cr_log_limit_end(&host->refusals);
     uv_mutex_destroy(&host->lock);
+    free(host->own_run_id);
     free(host->store_host);
     free(host);
 }
@@ -127,12 +132,16 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->loop = loop;
     host->warnings.about = host->infos.about = "jobs and nodes";
     host->infos.max = INFOS_MAX;
+    host->refusals.about = "refused connections";
+    host->refusals.max = REFUSALS_MAX;
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
+    host->own_run_id = strdup(o->own_run_id != NULL ? o->own_run_id : "");
+    host->own_instance = o->own_instance;
+    host->allows_heirs = o->allows_heirs;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
     host->ring = o->ring;
-    host->refusal_logged_ms = INT64_MIN / 2;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
     host->terms.in_launcher = o->in_launcher;
@@ -140,7 +149,10 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
                     o->store_addr != NULL ? o->store_addr : o->store_host);
-    if (host->store_host != NULL && uv_mutex_init(&host->lock) == 0) return host;
+    if (host->store_host != NULL && host->own_run_id != NULL && uv_mutex_init(&host->lock) == 0) {
+        return host;
+    }
+    free(host->own_run_id);
     free(host->store_host);
     free(host);
     return NULL;
@@ -256,6 +268,23 @@ static void on_close_timeout(uv_timer_t *timer) {
 void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
     host_abandon_jobs(host, false, why);
     host_end_event(host);
+}
+
+void coordinator_host_retire(struct coordinator_host *host, const char *why) {
+    bool has_heirs = host_retire_own_job(host);
+    if (!has_heirs) host_abandon_jobs(host, false, why);
+    host_end_event(host);
+}
+
+void coordinator_host_moved(struct coordinator_host *host, const char *run_id, uint64_t epoch,
+                            const char *addr, uint16_t port) {
+    struct host_job *job = host_get_job(host, run_id);
+    if (job != NULL) host_supersede_job(job, epoch, addr, port);
+    host_end_event(host);
+}
+
+bool coordinator_host_has_id(const struct coordinator_host *host, uint64_t coordinator) {
+    return host->terms.coordinator == coordinator;
 }
 
 /* Begins to close the host. Its nodes have close_timeout_ms to close their connections. New

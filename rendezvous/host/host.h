@@ -31,6 +31,10 @@ struct coordinator_host_options {
     uint16_t listen_port;   /* port for listen_host; 0 = any free port */
     struct cr_port_range ports; /* the ports that may be chosen where 0 is given */
     bool in_launcher;       /* true: the host ends with a node's launcher */
+    const char *own_run_id; /* run id of the launcher's own job; NULL = there is none */
+    /* `instance` in the JOIN of the launcher's own node; used if allows_heirs */
+    uint64_t own_instance;
+    bool allows_heirs;      /* true: if this host is lost, another node may take over the jobs */
     bool alone;             /* true: the job has one node, in this process */
     bool jobs_come_later;   /* true: the store opens only when the first round forms */
     /* the secrets that nodes of other processes and operators must have; NULL = the host serves
@@ -87,6 +91,22 @@ void coordinator_host_may_form(struct coordinator_host *host, bool may_form);
 /* Call this when this host is not the elected coordinator any more. It closes all connections and
  * frees the jobs, which continue under the next coordinator. */
 void coordinator_host_depose(struct coordinator_host *host, const char *why);
+
+/* Call this when this launcher was told to end, before its workers are stopped. If its own job has
+ * heirs, no further round of it forms here, and its nodes get GOODBYE only when the host is closed:
+ * until then they wait for this launcher's workers to end. All other jobs are abandoned, as by
+ * coordinator_host_abandon(). */
+void coordinator_host_retire(struct coordinator_host *host, const char *why);
+
+/* Call this when the launcher's own node is connected to another host, which leads the job
+ * `run_id`. Nodes that come to this host are sent there. */
+void coordinator_host_moved(struct coordinator_host *host, const char *run_id, uint64_t epoch,
+                            const char *addr, uint16_t port);
+/* Returns whether the coordinators of this host have the id `coordinator`, which WELCOME names. */
+bool coordinator_host_has_id(const struct coordinator_host *host, uint64_t coordinator);
+/* Returns true if this host leads the job `run_id` and may decide, and stores its epoch. */
+bool coordinator_host_leads(const struct coordinator_host *host, const char *run_id,
+                            uint64_t *epoch);
 
 /* Sends GOODBYE with the reason `why` to the remote nodes of all jobs that have not ended, and
  * refuses further nodes of these jobs. For a node of this process the job ends, with the outcome

@@ -27,6 +27,12 @@ struct host_job {
     struct coordinator *coordinator;
     struct store_space *space;
     bool is_own;       /* true: a node of this process is in it; false in crun-agent */
+    /* epoch of the job's coordinator if it is larger than that in the terms, because a node had
+     * tried to join an heir before it came back; else 0 */
+    uint64_t epoch;
+    bool is_superseded; /* true: another host leads the job; nodes that come are sent there */
+    char leader_addr[RDZV_ADDR_MAX]; /* where that host is; "" = not known */
+    uint16_t leader_port;
     bool says_goodbye; /* true: GOODBYE was sent; a node that comes is refused */
     uint32_t peers;    /* number of connections of this job */
     int64_t forget_ms; /* time at which the job is freed; used while `peers` is 0 */
@@ -38,27 +44,33 @@ struct host_peer {
     LIST_ENTRY(host_peer) unsent_entry;
     bool is_unsent;                /* true: the peer is in host->unsent */
     struct coordinator_host *host;
-    struct host_job *job;          /* the job of the node; NULL before HELLO */
+    /* the job of the node, or of the operator that waits for an inquiry; NULL before HELLO */
+    struct host_job *job;
     /* used only if an operator has ordered an inspection: its id, which the nodes' answers carry,
      * and the number of nodes that have not answered yet; id 0 = no such order */
     uint64_t inspection;
     uint32_t inspected_left;
+    const struct host_job *inspects; /* the job of that order; only compared, never followed */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     bool local;
+    /* true: an operator waits here for the result of an inquiry; its order went to nodes_told */
+    bool awaits_inquiry;
+    uint32_t nodes_told;
 
     /* used only if the node is in this process (`local`) */
     void (*deliver)(void *arg, const char *data, size_t len);
     void *deliver_arg;
 
     /* used only if the node or operator is in another process */
-    struct secure_channel *channel; /* between `tcp` and `session` */
+    struct secure_tunnel *tunnel; /* between `tcp` and `session` */
     uv_tcp_t tcp;
     uv_timer_t timer;         /* runs until host_session_deadline() */
     int64_t armed_ms;         /* time to which `timer` is set; CR_FOREVER = it is stopped */
     uv_write_t write;
     uv_shutdown_t shutdown;
     struct cr_buffer writing; /* bytes of the uv_write() that is under way */
+    bool resets; /* true: the connection ends with a reset, so that the node may resume */
     bool write_busy, shut, closing;
     int open_handles;
 };
@@ -83,10 +95,6 @@ struct coordinator_host {
     struct host_session_terms terms;
     struct secure_ring *ring; /* see coordinator_host_options */
     bool says_open;           /* true: other machines can reach this host; not logged yet */
-    /* log lines about connections that were refused: the time of the last one, and how many
-     * refusals have not been logged since */
-    int64_t refusal_logged_ms;
-    uint32_t refusals_suppressed;
 
     /* store of the first round; opened together with the host, so that an error is reported at
      * once; NULL = the first round has begun, or there was no such store */
@@ -108,11 +116,15 @@ struct coordinator_host {
 
     /* log lines about jobs and nodes: warnings and errors; others */
     struct cr_log_limit warnings, infos;
+    struct cr_log_limit refusals; /* lines about peers that could not authenticate */
 
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when they
      * are over, the host begins to close */
     bool lingers;
     bool follows_another; /* true: another host may have led the job before */
+    char *own_run_id;    /* run id of this launcher's own job; "" in crun-agent */
+    uint64_t own_instance;
+    bool allows_heirs;   /* true: if this host is lost, another node takes over its jobs */
     bool may_form;       /* true: this host has the right to form rounds */
     int64_t held_ms;     /* see coordinator_host_options */
     int64_t stand_by_ms; /* time at which the host stands by; CR_FOREVER = no round is held */
@@ -165,6 +177,16 @@ bool host_awaits_nodes(const struct coordinator_host *host);
 uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id);
 /* Says goodbye to the nodes of all jobs; if only_own, only to those of this launcher's own job. */
 void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why);
+/* If the launcher's own job has heirs, makes its coordinator form no further round, and returns
+ * true: host_abandon_jobs() can wait until the workers of this launcher are gone. */
+bool host_retire_own_job(struct coordinator_host *host);
+
+/* Call this when another host leads the job. Sends the nodes of the job away; nodes that come later
+ * are sent to that host. */
+void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
+/* Decides whether this host serves a node that has sent HELLO. */
+struct host_session_verdict host_judge(struct coordinator_host *host,
+                                       const struct rdzv_hello *hello);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
@@ -194,19 +216,21 @@ void host_answer_status(struct host_peer *peer);
  * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Answers the operators that wait for the result of the job's inquiry. */
+void host_answer_inquiry(struct host_job *job, const char *what);
 /* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes
  * have answered, closes the operator's session. */
 void host_pass_row(struct host_peer *from, const struct rdzv_message *m);
 
 /* ---- trust.c ---- */
 
-/* Creates the channel of a remote peer. Returns 0, or a negative errno if memory or random numbers
+/* Creates the tunnel of a remote peer. Returns 0, or a negative errno if memory or random numbers
  * are short. */
-int host_open_channel(struct host_peer *peer);
-/* Handles bytes that have come from a remote peer: passes them through its channel to its session.
- * If the channel fails, refuses the peer. */
+int host_open_tunnel(struct host_peer *peer);
+/* Handles bytes that have come from a remote peer: passes them through its tunnel to its session.
+ * If the tunnel fails, refuses the peer. */
 void host_receive(struct host_peer *peer, const char *data, size_t len);
-/* Passes the bytes that the session of a remote peer has queued through its channel. Returns the
+/* Passes the bytes that the session of a remote peer has queued through its tunnel. Returns the
  * buffer with the bytes to send, or NULL if memory is short. */
 struct cr_buffer *host_outgoing(struct host_peer *peer);
 /* Returns 0 if this peer may be a node of the job `run_id`, or give orders to that job. If this

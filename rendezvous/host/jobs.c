@@ -33,6 +33,10 @@ static uint64_t job_draw(void *arg) {
     return (uint64_t) time(NULL) << 32 | random;
 }
 
+static void job_on_behind(void *arg, const char *what) {
+    host_answer_inquiry(arg, what);
+}
+
 static void job_log(void *arg, enum cr_log_level level, const char *text) {
     const struct host_job *job = arg;
     host_log(job->host, level, text);
@@ -105,7 +109,8 @@ static const char *job_other_waiting(void *arg) {
 static const struct coordinator_actions job_actions = {
     .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store,
     .close_store = job_close_store, .draw = job_draw,
-    .other_waiting = job_other_waiting, .log = job_log, .wants_log = job_wants_log};
+    .other_waiting = job_other_waiting, .on_behind = job_on_behind,
+    .log = job_log, .wants_log = job_wants_log};
 
 /* ---- adding and freeing jobs ---- */
 
@@ -136,6 +141,9 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
         return NULL;
     }
     coordinator_identify(job->coordinator, host->terms.coordinator);
+    if (host->allows_heirs) coordinator_allow_heirs(job->coordinator, host->own_instance);
+    job->is_own = strcmp(run_id, host->own_run_id) == 0;
+    if (job->is_own) coordinator_keep_job(job->coordinator);
     if (host->follows_another) coordinator_follows_another(job->coordinator);
     coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
     LIST_INSERT_HEAD(&host->jobs, job, entry);
@@ -177,7 +185,8 @@ int64_t host_jobs_deadline(const struct coordinator_host *host) {
         int64_t deadline_ms = coordinator_deadline(job->coordinator);
         if (deadline_ms < when_ms) when_ms = deadline_ms;
         if (!host->may_form) continue;
-        if (job->peers == 0 && job->forget_ms < when_ms) when_ms = job->forget_ms;
+        if (job->peers > 0 || job->is_superseded) continue;
+        if (job->forget_ms < when_ms) when_ms = job->forget_ms;
     }
     return when_ms;
 }
@@ -198,6 +207,7 @@ static void forget_jobs(struct coordinator_host *host) {
     for (job = LIST_FIRST(&host->jobs); job != NULL; job = next) {
         next = LIST_NEXT(job, entry);
         if (job->peers > 0 || host_now_ms(host) < job->forget_ms) continue;
+        if (job->is_superseded) continue; /* nodes that come still have to be sent elsewhere */
         if (may_resume(job)) {
             job->forget_ms = host_now_ms(host) + host->terms.close_timeout_ms;
             continue;
@@ -277,6 +287,66 @@ void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char 
         if (is_running(job)) job->says_goodbye = host->terms.comes_again = true;
         coordinator_goodbye(job->coordinator, why);
     }
+}
+
+bool host_retire_own_job(struct coordinator_host *host) {
+    struct host_job *job;
+    struct coordinator_view view;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        coordinator_look(job->coordinator, &view);
+        if (!job->is_own || !view.has_heirs || view.phase == COORDINATOR_ENDED) continue;
+        coordinator_retire(job->coordinator);
+        return true;
+    }
+    return false;
+}
+
+/* ---- jobs that another host leads ---- */
+
+void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port) {
+    job->is_superseded = true;
+    if (epoch > job->epoch) job->epoch = epoch;
+    (void) snprintf(job->leader_addr, sizeof(job->leader_addr), "%s", addr);
+    job->leader_port = port;
+    coordinator_send_away(job->coordinator);
+}
+
+/* Returns the epoch of the job at this host; `job` may be NULL. */
+static uint64_t epoch_of(const struct coordinator_host *host, const struct host_job *job) {
+    bool is_larger = job != NULL && job->epoch > host->terms.epoch;
+    return is_larger ? job->epoch : host->terms.epoch;
+}
+
+/* A node that names a larger epoch than this host's has tried to join an heir. If this host's
+ * coordinator may decide, no heir has won, so this host goes on under the node's epoch. */
+struct host_session_verdict host_judge(struct coordinator_host *host,
+                                       const struct rdzv_hello *hello) {
+    struct host_job *job = host_find_job(host, hello->run_id);
+    struct host_session_verdict v = {.epoch = epoch_of(host, job)};
+    v.serves = hello->epoch <= v.epoch;
+    if (!host->allows_heirs) return v;
+    if (!v.serves && job != NULL && !job->is_superseded &&
+        coordinator_hear_epoch(job->coordinator, host_now_ms(host)) == COORDINATOR_IS_SUPERSEDED) {
+        job->is_superseded = true;
+    }
+    v.serves = job == NULL || !job->is_superseded;
+    if (v.serves && hello->epoch > v.epoch) v.epoch = hello->epoch;
+    if (v.serves && job != NULL) job->epoch = v.epoch;
+    if (!v.serves && job->leader_addr[0] != '\0') {
+        v.addr = job->leader_addr;
+        v.port = job->leader_port;
+    }
+    return v;
+}
+
+bool coordinator_host_leads(const struct coordinator_host *host, const char *run_id,
+                            uint64_t *epoch) {
+    const struct host_job *job = host_find_job(host, run_id);
+    struct coordinator_view view;
+    if (job == NULL || !host->terms.leads || job->is_superseded) return false;
+    coordinator_look(job->coordinator, &view);
+    *epoch = epoch_of(host, job);
+    return view.phase != COORDINATOR_ENDED && view.decides;
 }
 
 bool host_has_running_job(const struct coordinator_host *host) {

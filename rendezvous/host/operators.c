@@ -82,7 +82,7 @@ void host_answer_status(struct host_peer *peer) {
     struct visit visit = {
         .events = &events, .arg = &a, .now_ms = host_now_ms(peer->host)};
     struct cr_error err = {0};
-    if (host_check_operator(peer, secure_channel_run_id(peer->channel), &err) < 0) {
+    if (host_check_operator(peer, secure_tunnel_run_id(peer->tunnel), &err) < 0) {
         refuse(peer, err.text);
         return;
     }
@@ -100,10 +100,12 @@ void host_answer_status(struct host_peer *peer) {
 static uint32_t order_inspection(struct host_peer *peer, struct host_job *job,
                                  const struct rdzv_operate *o) {
     peer->inspection = ++peer->host->inspections;
+    peer->inspects = job;
     peer->inspected_left = coordinator_inspect(job->coordinator, o->host, peer->inspection, o->why);
     return peer->inspected_left;
 }
 
+/* Answers ASK_NOTICE at once. The answers to ASK_DUMP and ASK_INSPECT come later. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
@@ -116,13 +118,22 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                        "there is no job '%.200s'; crun-agent status lists the jobs",
                        o->run_id);
     }
-    m.operated.nodes = inspects ? order_inspection(peer, job, o)
-                                : coordinator_operate(job->coordinator, o);
+    m.operated.nodes =
+        inspects ? order_inspection(peer, job, o)
+                 : coordinator_operate(job->coordinator, host_now_ms(peer->host), o);
     if (m.operated.nodes == 0) {
         return cr_fail(err, -ENOENT,
                        "the job has no such node: '%.200s'; crun-agent status lists the nodes",
                        o->host);
     }
+    if (o->kind == 0) {
+        peer->job = job;
+        job->peers++;
+        peer->awaits_inquiry = true;
+        peer->nodes_told = m.operated.nodes;
+        return 1;
+    }
+    m.operated.behind = "";
     host_peer_send(peer, &m);
     return inspects ? 1 : 0;
 }
@@ -131,9 +142,23 @@ void host_pass_row(struct host_peer *from, const struct rdzv_message *m) {
     uint64_t id = m->type == RDZV_ROW ? m->row.id : m->inspected.id;
     struct host_peer *to;
     LIST_FOREACH(to, &from->host->peers, entry) {
-        if (to->inspection == id && to->session.state == HOST_SESSION_INSPECTING) break;
+        bool is_asked = to->inspection == id && to->inspects == from->job;
+        if (is_asked && to->session.state == HOST_SESSION_INSPECTING) break;
     }
-    if (to == NULL) return; /* the operator has gone */
+    if (to == NULL) return; /* the operator has gone, or ordered nothing of this node's job */
     host_peer_send(to, m);
     if (m->type == RDZV_INSPECTED && --to->inspected_left == 0) host_peer_hang_up(to);
+}
+
+void host_answer_inquiry(struct host_job *job, const char *what) {
+    struct host_peer *peer;
+    LIST_FOREACH(peer, &job->host->peers, entry) {
+        if (!peer->awaits_inquiry || peer->job != job) continue;
+        struct rdzv_message m = {.type = RDZV_OPERATED};
+        m.operated.nodes = peer->nodes_told;
+        m.operated.behind = what;
+        peer->awaits_inquiry = false;
+        host_peer_send(peer, &m);
+        host_peer_hang_up(peer);
+    }
 }

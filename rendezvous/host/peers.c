@@ -46,7 +46,28 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
     if (peer->job->says_goodbye && !peer->local)
         return cr_fail(err, -EAGAIN, "this coordinator ends, the job goes on elsewhere");
     if (peer->local) peer->job->is_own = true;
+    if (peer->host->allows_heirs && hello->epoch > peer->job->epoch)
+        peer->job->epoch = hello->epoch;
     return 0;
+}
+
+static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hello) {
+    const struct host_peer *peer = arg;
+    return host_judge(peer->host, hello);
+}
+
+/* A host that has formed no round of the job, or that lacks the majority of its nodes, makes way
+ * for one that leads. */
+static void on_leads(void *arg, const struct rdzv_leads *leads) {
+    const struct host_peer *peer = arg;
+    struct coordinator_host *host = peer->host;
+    struct host_job *job = host->allows_heirs ? host_get_job(host, leads->run_id) : NULL;
+    struct coordinator_view view;
+    if (job == NULL || leads->addr[0] == '\0' || leads->port < 1 || leads->port > UINT16_MAX) return;
+    coordinator_look(job->coordinator, &view);
+    if (leads->epoch <= job->epoch && job->is_superseded) return;
+    if (view.decides || view.phase == COORDINATOR_ENDED) return;
+    host_supersede_job(job, leads->epoch, leads->addr, (uint16_t) leads->port);
 }
 
 static int on_join(void *arg, const struct rdzv_join *join) {
@@ -91,7 +112,7 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct host_session_actions session_actions = {
-    .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
+    .judge = judge, .on_leads = on_leads, .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
     .on_message = on_message, .on_lost = on_lost, .on_status = on_status,
     .on_operate = on_operate, .log = on_log};
 
@@ -115,7 +136,7 @@ static void peer_free(struct host_peer *peer) {
     if (peer->job != NULL) host_drop_job(peer->job);
     LIST_REMOVE(peer, entry);
     host_session_done(&peer->session);
-    secure_channel_free(peer->channel);
+    secure_tunnel_free(peer->tunnel);
     cr_buffer_done(&peer->writing);
     free(peer);
 }
@@ -132,7 +153,9 @@ void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const cha
     if (peer->closing) return;
     peer->closing = true;
     host_session_lost(&peer->session, host_now_ms(peer->host), how, why);
-    uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
+    if (!peer->resets || uv_tcp_close_reset(&peer->tcp, on_peer_closed) < 0) {
+        uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
+    }
     uv_close((uv_handle_t *) &peer->timer, on_peer_closed);
 }
 
@@ -212,7 +235,7 @@ void host_add_remote(struct coordinator_host *host, int fd, const char *data, si
     peer->open_handles = 2;
     int rc = uv_tcp_open(&peer->tcp, fd);
     if (rc < 0) (void) close(fd);
-    if (rc == 0) rc = host_open_channel(peer);
+    if (rc == 0) rc = host_open_tunnel(peer);
     if (rc == 0) rc = uv_read_start((uv_stream_t *) &peer->tcp, on_alloc, on_read);
     if (rc < 0) broken(peer, rc);
     else host_receive(peer, data, len);
@@ -294,7 +317,7 @@ static void flush_remote(struct host_peer *peer) {
     }
     size_t most = s->state == HOST_SESSION_INSPECTING ? UNREAD_ROWS_MAX : UNREAD_MAX;
     if (out->len > most && s->state != HOST_SESSION_CLOSING) {
-        host_peer_close(peer, RENDEZVOUS_CLOSED, "it does not read what it is sent");
+        host_peer_close(peer, RENDEZVOUS_BROKEN, "it does not read what it is sent");
         return;
     }
     if (out->len > 0 && !peer->write_busy) peer_write(peer, out);

@@ -62,6 +62,9 @@ struct backend_plan {
      * address. */
     bool asks_first;
     int64_t host_delay_ms;
+    /* true: if the coordinator is lost, another node takes over, which this one may be */
+    bool allows_heirs;
+    uint64_t instance;                 /* `instance` in this node's JOIN */
     /* The fields below are used only if this node hosts the coordinator or may do so. */
     bool alone;                        /* true: the job has one node and listens nowhere */
     /* true if the job has one node; it then runs even if another program has the endpoint's port */
@@ -147,6 +150,8 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
              struct way **out, struct cr_error *err);
 
 bool way_is_local(const struct way *w);
+/* Returns whether the coordinator at the endpoint runs in this process. */
+bool way_hosts(const struct way *w);
 /* Returns where the coordinator is, as the end of the phrase "the coordinator …" in a log line: "is
  * this node", "is there" (at the endpoint) or "is elected". */
 const char *way_description(const struct way *w);
@@ -162,6 +167,22 @@ const char *way_trouble(const struct way *w);
  * local way. Valid until the next call of this function. */
 const char *way_report(struct way *w);
 
+/* Makes the next way_connect() go to this numeric address; if `port` is 0, to the endpoint. Does
+ * nothing on a way without heirs. */
+void way_aim(struct way *w, const char *addr, uint16_t port);
+/* Returns the port at which this node serves the others if it takes over the coordinator's part,
+ * and opens it at the first call. Returns 0 if this way has no heirs, or if no port could be
+ * opened; the reason of a failure is logged. */
+uint16_t way_heir_port(struct way *w);
+/* Call this when this node takes over the coordinator's part, with the given epoch. From now on it
+ * serves nodes at way_heir_port(). */
+void way_lead(struct way *w, uint64_t epoch);
+/* Call this when this node has connected to an heir at this address; `coordinator` is the id in its
+ * WELCOME. Hosts in this process that are
+ * not at this address send nodes there from now on. */
+void way_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
+                uint16_t port);
+
 /* Tries once to connect, at all addresses of the coordinator side by side; on_open, on_lost or
  * on_hopeless follows. Copies `greeting`, the bytes that are sent first on each connection. The
  * first connection on which a coordinator answers is kept. If no leader is elected, the elected way
@@ -175,8 +196,11 @@ void way_flush(struct way *w);
 void way_hang_up(struct way *w);
 
 /* Call this when this node leaves. It says goodbye to the nodes of the jobs that this node hosts,
- * with `why` as the reason. On the elected way it does nothing, because the next leader continues
- * the job. */
+ * with `why` as the reason. If the node's own job has heirs, its nodes get the goodbye only at
+ * way_close(), when the workers of this node are gone. On the elected way it does nothing, because
+ * the next leader continues the job. */
+void way_retire(struct way *w, const char *why);
+/* Says goodbye at once to the nodes of all jobs that this node hosts. */
 void way_abandon(struct way *w, const char *why);
 
 /* Closes the connection and what this node hosts, and frees the way. Nodes that are connected to

@@ -71,7 +71,8 @@ def test_own_name_is_127_0_1_1_static(tmp):
 class Agent:
     """crun-agent serve on a host."""
     def __init__(self, host, listen, *options):
-        self.process = start([*host.run, CRUN_AGENT, "serve", f"--listen={listen}", *options],
+        self.process = start([*host.run, CRUN_AGENT, "serve", f"--listen={listen}", "--auth=off",
+                              *options],
                              env=clean_env(), stderr=subprocess.STDOUT)
         self.address = self.process.stdout.readline().strip()
 

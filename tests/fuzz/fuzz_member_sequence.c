@@ -142,6 +142,16 @@ static void on_dump(void *arg, const char *why) {
     upcall(arg);
 }
 
+static void on_ask_progress(void *arg, uint64_t inquiry) {
+    (void) inquiry;
+    upcall(arg);
+}
+
+static void on_behind(void *arg, const struct rdzv_behind *behind) {
+    CR_ASSERT(strlen(behind->what) < RDZV_TEXT_MAX);
+    upcall(arg);
+}
+
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
     (void) level;
@@ -152,7 +162,7 @@ static const struct member_actions actions = {
     .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
-    .on_inspect = on_inspect};
+    .on_inspect = on_inspect, .on_ask_progress = on_ask_progress, .on_behind = on_behind};
 
 /* ---- events: time, connections, messages ---- */
 

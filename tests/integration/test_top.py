@@ -166,8 +166,10 @@ def test_in_a_terminal(tmp):
         assert len(first) <= 25 and "q quit" in "".join(first), first
         before = int(first[6].split()[4])  # the steps of a rank that goes on
         wait_for(lambda: int(terminal.text().split("\n")[6].split()[4]) > before, "more steps")
-        rates = [line.split()[5] for line in terminal.text().split("\n")[5:8]]
-        assert float(rates[0]) == 0 and float(rates[1]) > 5, rates  # of the last second
+
+        def rates():  # of the time between two views
+            return [float(line.split()[5]) for line in terminal.text().split("\n")[5:8]]
+        wait_for(lambda: rates()[0] == 0 and rates()[1] > 5, "the rates of the last second")
         terminal.key("j")
         terminal.key("s")
         terminal.shows("(press a key)")

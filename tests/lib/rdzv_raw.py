@@ -4,6 +4,8 @@ import os
 import socket
 import struct
 
+import secure_raw
+
 MAGIC = b"CRUNrdzv"
 MESSAGES = {
     "HELLO": (1, "u32 version_min, u32 version_max, text software, text run_id, u64 epoch"),
@@ -97,10 +99,16 @@ def decode(name, body, version=2):
 class Member:
     """One node's side of the protocol. It sends only the messages that the test requests."""
 
-    def __init__(self, address, run_id="job", host="raw", timeout=60, version=2, **join):
+    def __init__(self, address, run_id="job", host="raw", timeout=60, version=2, secret=None,
+                 key_role="member", key_of_job=None, **join):
+        """With a secret, the member authenticates in this role, as a node of `key_of_job` (default:
+        run_id)."""
         self.version = version
         ip, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((ip, int(port)), timeout)
+        if secret is not None:
+            job = run_id if key_of_job is None else key_of_job
+            self.socket = secure_raw.Channel(self.socket, secret, key_role, job)
         self.join = dict(host=host, addr=host, pid=os.getpid(),
                          instance=int.from_bytes(os.urandom(7), "big"),
                          link=1, role="default", node_rank=-1, local_world_size=1, rounds_seen=0,

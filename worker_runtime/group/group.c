@@ -175,6 +175,7 @@ static int make_as_member(struct crunrt *rt, const crunrt_group_options *o, int 
     if (g == NULL) return cr_fail(err, -ENOMEM, "make a group: out of memory");
     int rc = name_group(g, o->name, o->foreign_prefix);
     if (rc == 0) rc = load_backend(g, o->backend);
+    if (rc == 0) group_progress_make(g);
     if (rc == 0) rc = connect_group(g, o);
     if (rc < 0) {
         struct cr_error cause = *err;
@@ -184,6 +185,7 @@ static int make_as_member(struct crunrt *rt, const crunrt_group_options *o, int 
         crunrt_group_destroy(g);
         return rt_pipe_to_reset(rc, err);
     }
+    group_progress_leave(g, false);
     group_split_offer(g);
     *out = g;
     return 0;
@@ -209,6 +211,7 @@ void crunrt_group_destroy(crunrt_group *group) {
     if (group == NULL) return;
     group_split_withdraw(group);
     group_end_works(group);
+    if (group->entry != NULL) worker_channel_hide(&group->rt->channel, &group->entry);
     /* If the backend's peers do not notice that a connection ends (looks_every_ms > 0), this rank
      * reports in the store that it leaves. */
     if (group->state != NULL && group->broken.code == 0 && group->unfinished == 0 &&

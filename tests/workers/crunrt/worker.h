@@ -32,6 +32,7 @@
     X("monitored", mode_monitored)                                                                 \
     X("mismatch", mode_mismatch)                                                                   \
     X("differ", mode_differ)                                                                       \
+    X("behind", mode_behind)                                                                       \
     X("steps", mode_steps)                                                                         \
     X("lose-opening", mode_lose_opening)                                                           \
     X("broken", mode_broken)                                                                       \
