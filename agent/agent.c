@@ -902,6 +902,7 @@ static int open_relay(struct agent *a, struct cr_error *err) {
                                               .prefix_template = job->log_line_prefix_template,
                                               .stdout_filters = job->duplicate_stdout_filters,
                                               .stderr_filters = job->duplicate_stderr_filters,
+                                              .is_json = job->is_log_json,
                                               .carries_log = job->carries_log};
     return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
 }

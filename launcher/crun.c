@@ -319,6 +319,7 @@ static int launch(const struct options *options, const struct scheduler_facts *f
     int rc = job_build(options, &real_world, &job, &err);
     if (rc == 0) rc = find_program(options, &program, &err);
     if (rc == 0) rc = nesting_check("/proc", options->program, &err);
+    if (job.agent.is_log_json) cr_log_use_json();
     job.agent.argv = program.argv;
     job.agent.title = program.title;
     int status = rc == -ENOMEM ? fail_by(&err)
