@@ -463,6 +463,18 @@ static int build_rdzv_conf(struct builder *b) {
     return 0;
 }
 
+static int build_listening(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    const char *ports = text_of(b, OPTION_PORT_RANGE), *allow = text_of(b, OPTION_STORE_ALLOW);
+    if (ports != NULL && ports[0] != '\0') {
+        int rc = cr_port_range_parse(ports, &r->ports, b->err);
+        if (rc < 0) return name_option(b, OPTION_PORT_RANGE, rc);
+    }
+    if (allow == NULL || allow[0] == '\0') return 0;
+    return name_option(b, OPTION_STORE_ALLOW,
+                       rendezvous_store_guard_parse(allow, &r->store_guard, b->err));
+}
+
 static int build_node(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t rank = 0;
@@ -484,9 +496,7 @@ static int build_node(struct builder *b) {
     }
     r->local_addr = text_of(b, OPTION_LOCAL_ADDR);
     if (r->local_addr != NULL && r->local_addr[0] == '\0') r->local_addr = NULL;
-    const char *ports = text_of(b, OPTION_PORT_RANGE);
-    if (ports == NULL || ports[0] == '\0') return 0;
-    return name_option(b, OPTION_PORT_RANGE, cr_port_range_parse(ports, &r->ports, b->err));
+    return build_listening(b);
 }
 
 static int build_rendezvous(struct builder *b) {

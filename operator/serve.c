@@ -131,7 +131,7 @@ static int serve(const struct cr_command *command,
 
 /* ---- the command line ---- */
 
-enum { LISTEN, PORT_RANGE, STATUS_ADDR, TOKEN, AUTH, HELP, OPTION_COUNT };
+enum { LISTEN, PORT_RANGE, STORE_ALLOW, STATUS_ADDR, TOKEN, AUTH, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [LISTEN] = {.name = "listen",
@@ -157,6 +157,11 @@ static const struct cr_option options[OPTION_COUNT] = {
               .words = "auto required off",
               .help = "whether nodes and operators need the secret; auto: if there is a token "
                       "file; required: do not start without one"},
+    [STORE_ALLOW] = {.name = "store-allow",
+                     .value_name = "WHO",
+                     .words = "nodes any",
+                     .help = "whom the stores that it hosts serve: nodes: this machine and the "
+                             "nodes of the round; NETWORK,...: these, too; any: everybody"},
     [HELP] = CR_OPTION_HELP,
 };
 
@@ -164,6 +169,7 @@ static int run(const struct cr_command *command, const struct cr_command_line *l
     struct rendezvous_server_options o = {.close_timeout_ms = CLOSE_TIMEOUT_MS};
     struct cr_error err = {0};
     const char *ports = line->value[PORT_RANGE], *auth = line->value[AUTH];
+    const char *allow = line->value[STORE_ALLOW];
     o.token_file = operator_token_file(command, line);
     o.auth = strcmp(auth, "off") == 0        ? RENDEZVOUS_AUTH_OFF
              : strcmp(auth, "required") == 0 ? RENDEZVOUS_AUTH_REQUIRED
@@ -177,6 +183,9 @@ static int run(const struct cr_command *command, const struct cr_command_line *l
     }
     if (ports != NULL && cr_port_range_parse(ports, &o.ports, &err) < 0) {
         return cr_complain_usage(command->name, "--port-range: %s", err.text);
+    }
+    if (allow != NULL && rendezvous_store_guard_parse(allow, &o.store_guard, &err) < 0) {
+        return cr_complain_usage(command->name, "--store-allow: %s", err.text);
     }
     cr_raise_descriptor_limit();
     (void) signal(SIGPIPE, SIG_IGN);

@@ -33,6 +33,7 @@ struct rendezvous {
     const struct rendezvous_events *events;
     void *arg;
     char *run_id;
+    uint64_t coordinator;  /* id of the coordinator in the newest WELCOME */
     uint32_t max_restarts; /* this node's setting; the job's may differ */
     struct member *member;
     struct member_session session;
@@ -47,6 +48,7 @@ struct rendezvous {
     bool offers;               /* true if this node opens an offer */
     char offer_host[CR_HOST_MAX]; /* host at which the offer listens */
     struct cr_port_range ports;   /* ports at which the offer may listen */
+    struct rendezvous_store_guard store_guard; /* whom the offer's stores serve */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
@@ -205,12 +207,8 @@ static const struct way_events way_events = {.on_open = on_open, .on_data = on_d
 
 static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
     struct rendezvous *r = arg;
-    const char *addr;
-    uint16_t port;
+    r->coordinator = welcome->coordinator;
     member_welcomed(r->member, now_ms(r), welcome);
-    if (member_leader_at(r->member, &addr, &port)) {
-        way_follow(r->way, welcome->coordinator, welcome->epoch, addr, port);
-    }
 }
 
 static void on_moved(void *arg, const char *addr, uint16_t port) {
@@ -255,7 +253,10 @@ static uint16_t offered_port(struct rendezvous *r) {
     struct cr_error err = {0};
     uint16_t port = 0;
     if (!r->offers || r->closing) return 0;
-    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, r->ports, &err);
+    const struct store_offer_options options = {
+        .listen_host = r->offer_host, .ports = r->ports, .guard = r->store_guard,
+        .has_secret = way_has_secret(r->way)};
+    if (r->offer == NULL) r->offer = store_offer_new(&options, &err);
     if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
     cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
     return 0;
@@ -264,8 +265,16 @@ static uint16_t offered_port(struct rendezvous *r) {
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
     struct rdzv_message out = *m;
-    if (m->type == RDZV_JOIN) out.join.store_port = offered_port(r);
-    if (m->type == RDZV_JOIN) out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
+    char addresses[RDZV_TEXT_MAX];
+    if (m->type == RDZV_JOIN || m->type == RDZV_RESUME) {
+        backend_list_own_addresses(addresses, sizeof(addresses));
+    }
+    if (m->type == RDZV_JOIN) {
+        out.join.store_port = offered_port(r);
+        out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
+        out.join.addresses = addresses;
+    }
+    if (m->type == RDZV_RESUME) out.resume.addresses = addresses;
     if (member_session_send(&r->session, &out) < 0) r->lost_message = true;
 }
 
@@ -284,7 +293,7 @@ static void do_aim(void *arg, const char *addr, uint16_t port) {
 
 static void do_lead(void *arg, uint64_t epoch) {
     const struct rendezvous *r = arg;
-    way_lead(r->way, epoch);
+    way_lead(r->way, epoch, member_addr(r->member));
 }
 
 /* ---- the member's actions: towards the agent ---- */
@@ -313,8 +322,22 @@ static void do_round(void *arg, const struct rdzv_round *m) {
     (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
                     reachable(r, m->master_addr));
     memcpy(round.master_name, r->master_name, sizeof(round.master_name));
-    if (r->offer != NULL) store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0);
+    if (r->offer != NULL) {
+        store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0,
+                           r->session.version >= RDZV_VERSION_NODES);
+    }
+    const char *addr;
+    uint16_t port;
+    if (member_leader_at(r->member, &addr, &port)) {
+        way_follow(r->way, r->coordinator, r->session.epoch, addr, port);
+    }
     if (!r->closing) r->events->on_round(r->arg, &round);
+}
+
+static void do_nodes(void *arg, const struct rdzv_nodes *nodes) {
+    struct rendezvous *r = arg;
+    if (r->offer == NULL || store_offer_admit(r->offer, nodes->part, nodes->addresses) == 0) return;
+    cr_warn("the store of the next round will not serve all its nodes: out of memory");
 }
 
 static void do_stop(void *arg, int64_t grace_max_ms, const char *why) {
@@ -398,7 +421,7 @@ static const struct member_actions member_actions = {
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
     .on_dump = do_dump, .on_inspect = do_inspect, .on_ask_progress = do_ask_progress,
-    .on_behind = do_behind};
+    .on_behind = do_behind, .on_nodes = do_nodes};
 
 /* ---- the agent's calls ---- */
 
@@ -571,6 +594,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     memcpy(r->where, plan.where, sizeof(r->where));
     memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
     r->ports = options->ports;
+    r->store_guard = options->store_guard;
     r->lines.about = "the coordinator";
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);

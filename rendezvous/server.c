@@ -52,7 +52,8 @@ int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *op
     /* If store_addr is "", workers use the address at which their node reached this host. */
     struct coordinator_host_options o = {
         .store_host = bind, .store_addr = store, .listen_host = bind,
-        .listen_port = options->listen.port, .ports = options->ports, .jobs_come_later = true,
+        .listen_port = options->listen.port, .ports = options->ports,
+        .store_guard = &options->store_guard, .jobs_come_later = true,
         .close_timeout_ms = options->close_timeout_ms};
     rc = secure_ring_find(options->auth, options->token_file, &s->ring, err);
     o.ring = s->ring;

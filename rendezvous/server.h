@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/port_range.h"
 #include "rendezvous/protocol/protocol.h"
+#include "rendezvous/types.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,6 +23,7 @@ struct rendezvous_server_options {
      * IPv4 only; port 0 means any free port */
     struct cr_endpoint listen;
     struct cr_port_range ports; /* the ports that may be chosen for the server and the stores */
+    struct rendezvous_store_guard store_guard; /* whom the stores serve */
     /* a job is freed when this time has passed since its last connection was closed, and no node
      * may resume any more */
     int64_t close_timeout_ms;

@@ -7,6 +7,7 @@
 #include "base/change_kind.h"
 #include "base/endpoint.h"
 #include "base/port_range.h"
+#include "rendezvous/store_guard.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,6 +66,7 @@ struct rendezvous_options {
      * coordinator */
     const char *local_addr;
     struct cr_port_range ports;  /* --port-range: ports of listeners whose port is not given */
+    struct rendezvous_store_guard store_guard; /* --store-allow */
     const char *role;
     /* hash of the program and its arguments; the coordinator compares the hashes of all nodes; 0 =
      * unknown */

@@ -11,6 +11,7 @@ _crun_agent() {
     case ${COMP_WORDS[1]}:${prev//_/-} in
         serve:--listen) COMPREPLY=($(compgen -W "[::]:29400 0.0.0.0:29400 127.0.0.1:0" -- "$cur")); return ;;
         serve:--port-range) COMPREPLY=($(compgen -W "29500-29600" -- "$cur")); return ;;
+        serve:--store-allow) COMPREPLY=($(compgen -W "nodes any" -- "$cur")); return ;;
         serve:--status-addr) COMPREPLY=($(compgen -W "127.0.0.1:9400" -- "$cur")); return ;;
         serve:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         serve:--auth) COMPREPLY=($(compgen -W "auto required off" -- "$cur")); return ;;
@@ -34,7 +35,7 @@ _crun_agent() {
         key:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case ${COMP_WORDS[1]} in
-        serve) options="--listen --port-range --status-addr --rdzv-token-file --auth" ;;
+        serve) options="--listen --port-range --store-allow --status-addr --rdzv-token-file --auth" ;;
         status) options="--json --rdzv-token-file" ;;
         notify) options="--job --node --kind --in --why --rdzv-token-file" ;;
         dump) options="--job --node --rdzv-token-file" ;;

@@ -54,6 +54,13 @@ struct coordinator_actions {
     /* Called when a node offers the store of the next round. Closes the store of the last round if
      * this host has opened it. This action may be NULL. */
     void (*close_store)(void *arg);
+    /* Called for each node of a round that forms, after open_store() or close_store(). This action
+     * may be NULL. */
+    void (*admit)(void *arg, void *peer);
+    /* Called before ROUND is sent to the node with group rank 0, which has the round's store if
+     * `has_store` is true. Among the nodes of a round, it is the first that gets ROUND. This action
+     * may be NULL. */
+    void (*prepare_store)(void *arg, void *peer, uint64_t round, bool has_store);
     /* Returns the run id of another job whose nodes wait at the same hosting node, or NULL if there
      * is none. The text is valid until the next event. This action may be NULL. */
     const char *(*other_waiting)(void *arg);
@@ -137,6 +144,9 @@ void coordinator_follows_another(struct coordinator *c);
 /* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. The job
  * is not discarded when its last node is gone, because the node of that launcher comes back. */
 void coordinator_keep_job(struct coordinator *c);
+/* Call this right after coordinator_new() if the coordinator is that of an heir: it begins no run of
+ * its own, but only goes on with that of the coordinator that was lost. */
+void coordinator_is_heir(struct coordinator *c);
 /* Call this right after coordinator_new() if the coordinator runs in the launcher of a node: if the
  * coordinator is lost, another node of the round takes over (succession.c). own_instance is the
  * `instance` in the JOIN of the node in this process; 0 = there is none. */

@@ -23,8 +23,7 @@
  * over knows the nodes of the last round by their ballots. */
 static int compare_claim(const void *pa, const void *pb) {
     const struct coordinator_seat *const *a = pa, *const *b = pb;
-    int a_was_in = (*a)->group_rank >= 0 || (*a)->ballot >= 0;
-    int b_was_in = (*b)->group_rank >= 0 || (*b)->ballot >= 0;
+    int a_was_in = (*a)->was_in, b_was_in = (*b)->was_in;
     if (a_was_in != b_was_in) return b_was_in - a_was_in;
     if ((*a)->since_ms != (*b)->since_ms) return (*a)->since_ms < (*b)->since_ms ? -1 : 1;
     return (*a)->instance < (*b)->instance ? -1 : (*a)->instance > (*b)->instance;
@@ -33,7 +32,9 @@ static int compare_claim(const void *pa, const void *pb) {
 static uint32_t choose_seats(struct coordinator *c, struct coordinator_seat **chosen) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->seat_count; i++) {
-        if (c->seats[i]->state == SEAT_JOINED) chosen[n++] = c->seats[i];
+        struct coordinator_seat *s = c->seats[i];
+        s->was_in = s->group_rank >= 0 || (!c->has_formed && s->ballot >= 0);
+        if (s->state == SEAT_JOINED) chosen[n++] = s;
     }
     if (n <= c->max_nodes) return n;
     qsort(chosen, n, sizeof(*chosen), compare_claim);
@@ -96,7 +97,14 @@ static void give_ranks(struct coordinator *c, const struct forming *f, int64_t n
     }
 }
 
+/* Returns whether the node of `s` has the store of the round. */
+static bool has_store(const struct coordinator *c, const struct coordinator_seat *s) {
+    return s->group_rank == 0 && s->store_port != 0 && s->store_port == c->store.port;
+}
+
 void coordinator_send_round(struct coordinator *c, const struct coordinator_seat *s) {
+    bool prepares = s->group_rank == 0 && s->peer != NULL && c->actions->prepare_store != NULL;
+    if (prepares) c->actions->prepare_store(c->arg, s->peer, c->round, has_store(c, s));
     struct rdzv_message m = {.type = RDZV_ROUND};
     m.round = (struct rdzv_round){
         .round = c->round, .restart_count = c->budget.restart_count,
@@ -107,6 +115,11 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
         .max_restarts = c->budget.max_restarts,
         .incarnation = c->incarnation, .heirs = c->succession.heirs_text,
         .leader = (uint32_t) (c->succession.leader + 1)};
+    if (c->succession.before.rounds_seen != 0) {
+        m.round.before_seen = c->succession.before.rounds_seen;
+        m.round.before_size = c->succession.before.size;
+        m.round.before_place = (uint32_t) (s->ballot_before + 1);
+    }
     seat_send(c, s, &m);
 }
 
@@ -139,6 +152,14 @@ static void log_assignment(struct coordinator *c, const struct forming *f) {
                     f->sum.returned, f->sum.moved, f->sum.fresh, text);
 }
 
+static void admit_nodes(struct coordinator *c, const struct forming *f) {
+    if (c->actions->admit == NULL) return;
+    for (uint32_t i = 0; i < f->count; i++) {
+        const struct coordinator_seat *s = f->nodes[i].owner;
+        c->actions->admit(c->arg, s->peer);
+    }
+}
+
 static void begin_round(struct coordinator *c, const struct forming *f, int64_t now_ms) {
     coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
     c->round = c->next_round++;
@@ -152,6 +173,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     charge_close(c);
     give_ranks(c, f, now_ms);
     succession_round_formed(c);
+    admit_nodes(c, f);
     for (uint32_t i = 0; i < f->count; i++) coordinator_send_round(c, f->nodes[i].owner);
     log_assignment(c, f);
     coordinator_find_deadline(c, now_ms);

@@ -139,12 +139,15 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->own_run_id = strdup(o->own_run_id != NULL ? o->own_run_id : "");
     host->own_instance = o->own_instance;
     host->allows_heirs = o->allows_heirs;
+    host->is_heir = o->is_heir;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
     host->ring = o->ring;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
     host->terms.in_launcher = o->in_launcher;
+    if (o->store_guard != NULL) host->guard = *o->store_guard;
+    host->is_restricted = host_guard_restricts(&host->guard, o->has_secret || o->ring != NULL);
     draw_id(host);
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
@@ -168,13 +171,15 @@ static bool wants_nodes(const struct coordinator_host_options *o) {
  * and would close its connection. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
-    const struct store_server_options options = {.ports = o->ports};
+    const struct store_server_options options = {.ports = o->ports,
+                                                 .restricted = host->is_restricted};
     int rc = store_server_start(&options, &host->store, err);
     if (rc == 0 && wants_nodes(o)) rc = host_accept_handoffs(host, err);
     if (rc == 0 && o->listen_host != NULL) {
         rc = store_server_open(host->store, o->listen_host, o->listen_port, &host->door,
                                &host->door_port, err);
     }
+    if (rc == 0) rc = host_close_door(host, host->door, err);
     if (rc == 0 && !o->jobs_come_later) {
         rc = host_open_space(host, &host->spare, &host->spare_port, err);
     }

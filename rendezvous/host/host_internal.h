@@ -1,8 +1,8 @@
 /* What the files of rendezvous/host share. host.c opens and closes the host, and has
  * host_end_event(), with which every event ends. jobs.c has the coordinators and their stores,
- * peers.c the connections of nodes and operators, operators.c the answers to operators, and
- * handoff.c the connections that come from the store's thread, and trust.c decides what nodes and
- * operators may do that have, or have not, authenticated.
+ * peers.c the connections of nodes and operators, operators.c the answers to operators, guard.c
+ * whom the stores serve, handoff.c the connections that come from the store's thread, and trust.c
+ * decides what nodes and operators may do that have, or have not, authenticated.
  *
  * A coordinator's action never frees a peer, because its caller, the coordinator, may still use the
  * peer. The actions only queue bytes and put the peer into host->unsent. host_end_event() sends the
@@ -26,6 +26,7 @@ struct host_job {
     char *run_id;
     struct coordinator *coordinator;
     struct store_space *space;
+    struct cr_network_list admitted; /* addresses of the nodes of the round */
     bool is_own;       /* true: a node of this process is in it; false in crun-agent */
     /* epoch of the job's coordinator if it is larger than that in the terms, because a node had
      * tried to join an heir before it came back; else 0 */
@@ -53,6 +54,7 @@ struct host_peer {
     const struct host_job *inspects; /* the job of that order; only compared, never followed */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
+    struct cr_network_list addresses; /* addresses of the node; its workers may come from them */
     bool local;
     /* true: an operator waits here for the result of an inquiry; its order went to nodes_told */
     bool awaits_inquiry;
@@ -92,6 +94,8 @@ struct coordinator_host {
     char *store_host;
     char store_addr[RDZV_ADDR_MAX];
     uint16_t store_port;
+    struct rendezvous_store_guard guard;
+    bool is_restricted; /* true: the stores serve only nodes of their round and guard.networks */
     struct host_session_terms terms;
     struct secure_ring *ring; /* see coordinator_host_options */
     bool says_open;           /* true: other machines can reach this host; not logged yet */
@@ -124,6 +128,7 @@ struct coordinator_host {
     bool follows_another; /* true: another host may have led the job before */
     char *own_run_id;    /* run id of this launcher's own job; "" in crun-agent */
     uint64_t own_instance;
+    bool is_heir;        /* see coordinator_host_options */
     bool allows_heirs;   /* true: if this host is lost, another node takes over its jobs */
     bool may_form;       /* true: this host has the right to form rounds */
     int64_t held_ms;     /* see coordinator_host_options */
@@ -190,6 +195,23 @@ struct host_session_verdict host_judge(struct coordinator_host *host,
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
+
+/* ---- guard.c ---- */
+
+/* Returns whether the stores of a job with this guard serve only nodes and guard->networks. */
+bool host_guard_restricts(const struct rendezvous_store_guard *guard, bool has_secret);
+/* Appends the networks of the guard to the list. Returns 0 or -ENOMEM. */
+int host_guard_add(const struct rendezvous_store_guard *guard, struct cr_network_list *list);
+/* Call this when a node has sent JOIN or RESUME. Notes the addresses from which its workers may
+ * come: those in the message, and the one from which the node has connected. */
+void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join);
+/* Makes a port that has no store of a round serve this machine and guard.networks only. Returns 0,
+ * or -ENOMEM and a text in err. */
+int host_close_door(struct coordinator_host *host, struct store_space *space,
+                    struct cr_error *err);
+/* The coordinator's actions of these names; `arg` is the job. */
+void host_admit(void *arg, void *peer);
+void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store);
 
 /* ---- peers.c ---- */
 

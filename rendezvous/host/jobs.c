@@ -69,6 +69,7 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
     struct host_job *job = arg;
     struct coordinator_host *host = job->host;
     uint16_t port = host->store_port;
+    cr_network_list_done(&job->admitted);
     int rc = 0;
     if (host->spare != NULL) {
         job->space = host->spare;
@@ -90,6 +91,7 @@ static void job_close_store(void *arg) {
     struct host_job *job = arg;
     store_space_close(job->space);
     job->space = NULL;
+    cr_network_list_done(&job->admitted);
 }
 
 static bool waits_for_nodes(const struct host_job *job) {
@@ -108,7 +110,8 @@ static const char *job_other_waiting(void *arg) {
 
 static const struct coordinator_actions job_actions = {
     .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store,
-    .close_store = job_close_store, .draw = job_draw,
+    .close_store = job_close_store, .admit = host_admit,
+    .prepare_store = host_prepare_store, .draw = job_draw,
     .other_waiting = job_other_waiting, .on_behind = job_on_behind,
     .log = job_log, .wants_log = job_wants_log};
 
@@ -118,6 +121,7 @@ static void job_free(struct host_job *job) {
     if (job == NULL) return;
     coordinator_free(job->coordinator);
     store_space_close(job->space);
+    cr_network_list_done(&job->admitted);
     free(job->run_id);
     free(job);
 }
@@ -141,6 +145,7 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
         return NULL;
     }
     coordinator_identify(job->coordinator, host->terms.coordinator);
+    if (host->is_heir) coordinator_is_heir(job->coordinator);
     if (host->allows_heirs) coordinator_allow_heirs(job->coordinator, host->own_instance);
     job->is_own = strcmp(run_id, host->own_run_id) == 0;
     if (job->is_own) coordinator_keep_job(job->coordinator);

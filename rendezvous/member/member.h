@@ -73,6 +73,8 @@ struct member_actions {
     /* An operator requests an inspection of this node's workers. The agent answers with
      * member_row() and member_inspected(). */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
+    /* Passes on addresses of the next round's nodes. This action may be NULL. */
+    void (*on_nodes)(void *arg, const struct rdzv_nodes *nodes);
 };
 
 /* Creates a member. The texts in `settings` are copied; `actions` must live as long as the member.
@@ -163,6 +165,8 @@ enum member_state {
 };
 enum member_state member_state(const struct member *m);
 const char *member_state_name(enum member_state s);
+/* Returns the address that this node publishes; valid until the next event. */
+const char *member_addr(const struct member *m);
 /* If the node is connected to an heir, stores its address, and returns true; else returns false. The
  * text is valid until the next event. */
 bool member_leader_at(const struct member *m, const char **addr, uint16_t *port);

@@ -83,6 +83,9 @@ struct secure_ring;
 /* Reads a token file. Refuses a file that others can read or that another user owns. Returns 0, or
  * a negative errno and a text in err; -ENOTSUP: this build has no libsodium. */
 int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error *err);
+/* Returns the path of the token file to use: `given` if it is neither NULL nor "", else that of the
+ * mounted Kubernetes secret if it is there, else NULL. */
+const char *secure_token_path(const char *given);
 /* Reads the token file `given`, or if that is NULL or "", the one of the mounted Kubernetes secret.
  * `auth` is an enum rendezvous_auth. Stores NULL in *out if `auth` is RENDEZVOUS_AUTH_OFF, or if
  * there is no file and none is required. Returns 0, or the errors of secure_ring_open(), or -EINVAL

@@ -111,7 +111,7 @@ static int read_file(struct secure_ring *ring, struct cr_error *err) {
 /* ---- the calls of secure.h ---- */
 
 int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error *err) {
-    if (!primitives_prepare()) {
+    if (!primitives_exist()) {
         return cr_fail(err, -ENOTSUP,
                        "cannot use the token file '%.300s': this crun was built without libsodium; "
                        "build it where libsodium-dev is installed", path);
@@ -131,12 +131,17 @@ int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error
     return 0;
 }
 
-int secure_ring_find(int auth, const char *given, struct secure_ring **out, struct cr_error *err) {
+const char *secure_token_path(const char *given) {
     struct stat st;
+    if (given != NULL && given[0] != '\0') return given;
+    return stat(KUBERNETES_PATH, &st) == 0 ? KUBERNETES_PATH : NULL;
+}
+
+int secure_ring_find(int auth, const char *given, struct secure_ring **out, struct cr_error *err) {
+    const char *path = secure_token_path(given);
     *out = NULL;
     if (auth == RENDEZVOUS_AUTH_OFF) return 0;
-    if (given != NULL && given[0] != '\0') return secure_ring_open(given, out, err);
-    if (stat(KUBERNETES_PATH, &st) == 0) return secure_ring_open(KUBERNETES_PATH, out, err);
+    if (path != NULL) return secure_ring_open(path, out, err);
     if (auth != RENDEZVOUS_AUTH_REQUIRED) return 0;
     return cr_fail(err, -EINVAL,
                    "cannot start: auth=required, but there is no secret; give --rdzv-token-file "

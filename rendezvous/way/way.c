@@ -27,6 +27,7 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, const char *
         .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
         .listen_port = plan->listen_port, .ports = plan->ports,
         .close_timeout_ms = close_timeout_ms, .own_run_id = run_id,
+        .store_guard = &plan->store_guard, .has_secret = plan->has_secret,
         .own_instance = plan->instance, .allows_heirs = plan->allows_heirs,
         .ring = plan->ring, .says_open = plan->says_open && !listens_locally(plan)};
     return coordinator_host_open(loop, &h, out, err);
@@ -41,6 +42,8 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .store_addr = plan->own_addr,
                                          .listen_host = plan->listen_host,
                                          .ports = plan->ports,
+                                         .store_guard = &plan->store_guard,
+                                         .has_secret = plan->has_secret,
                                          .jobs_come_later = true,
                                          .elected = true,
                                          .own_run_id = o->run_id,
@@ -131,6 +134,7 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
     int rc = 0;
     secured.ring = NULL;
     secured.says_open = options->auth != RENDEZVOUS_AUTH_OFF;
+    secured.has_secret = secured.says_open && secure_token_path(options->token_file) != NULL;
     if (needs_ring) rc = secure_ring_find(options->auth, options->token_file, &secured.ring, err);
     if (secured.ring != NULL) rc = check_key(secured.ring, options->run_id, err);
     if (rc == 0) rc = open_kind(loop, options, &secured, out, err);
@@ -147,6 +151,7 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
 
 const struct coordinator_host *way_host(const struct way *w) { return w->host; }
 
+bool way_has_secret(const struct way *w) { return w->ring != NULL; }
 bool way_is_local(const struct way *w) { return w->kind == &way_local; }
 bool way_hosts(const struct way *w) { return w->host != NULL && w->kind != &way_elected; }
 
@@ -162,8 +167,8 @@ uint16_t way_heir_port(struct way *w) {
     return w->kind == &way_remote ? way_remote_heir_port(w) : 0;
 }
 
-void way_lead(struct way *w, uint64_t epoch) {
-    if (w->kind == &way_remote) way_remote_lead(w, epoch);
+void way_lead(struct way *w, uint64_t epoch, const char *addr) {
+    if (w->kind == &way_remote) way_remote_lead(w, epoch, addr);
 }
 
 void way_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
