@@ -254,6 +254,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "prefix of teed lines; ${role_name}, ${local_rank}, ${rank} and ${hostname} are "
              "replaced (default: $TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE, else "
              "[${role_name}${local_rank}]:)"},
+    [OPTION_LOG_FORMAT] =
+    {.name = "log-format", .value_name = "WORD", .default_value = "text", .has_variable = true,
+     .group = LOGS,
+     .words = "text json",
+     .help = "of teed lines on the console and of crun's own lines: text, or json: one object a "
+             "line"},
     [OPTION_LOCAL_RANKS_FILTER] =
     {.name = "local-ranks-filter", .value_name = "I,J,...", .default_value = "",
      .has_variable = true, .group = LOGS,
