@@ -63,7 +63,8 @@ static void on_leads(void *arg, const struct rdzv_leads *leads) {
     struct coordinator_host *host = peer->host;
     struct host_job *job = host->allows_heirs ? host_get_job(host, leads->run_id) : NULL;
     struct coordinator_view view;
-    if (job == NULL || leads->addr[0] == '\0' || leads->port < 1 || leads->port > UINT16_MAX) return;
+    bool is_known = leads->addr[0] != '\0' && leads->port >= 1 && leads->port <= UINT16_MAX;
+    if (job == NULL || !is_known) return;
     coordinator_look(job->coordinator, &view);
     if (leads->epoch <= job->epoch && job->is_superseded) return;
     if (view.decides || view.phase == COORDINATOR_ENDED) return;
@@ -112,7 +113,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct host_session_actions session_actions = {
-    .judge = judge, .on_leads = on_leads, .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
+    .judge = judge, .on_leads = on_leads, .on_hello = on_hello, .on_join = on_join,
+    .on_resume = on_resume,
     .on_message = on_message, .on_lost = on_lost, .on_status = on_status,
     .on_operate = on_operate, .log = on_log};
 
@@ -161,6 +163,14 @@ void host_peer_forget(struct host_peer *peer, const char *why) {
     peer->job = NULL;
     host_peer_hang_up(peer);
     host_peer_close(peer, RENDEZVOUS_CLOSED, why);
+}
+
+void host_peer_say_goodbye(struct host_peer *peer, const char *why) {
+    struct rdzv_message m = {.type = RDZV_GOODBYE};
+    m.goodbye.why = why;
+    if (peer->local || peer->closing || peer->seat == NULL) return;
+    host_peer_send(peer, &m);
+    host_peer_flush(peer);
 }
 
 /* Closes the connection after the error `rc`. EPIPE means that the node has closed the connection.

@@ -42,8 +42,8 @@ struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host);
  * never hosts. It is copied. */
 struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *options,
                            const struct backend_plan *plan, const struct backend_plan *may_host);
-/* Creates a remote way to the coordinator in this process: its node connects to `host` over TCP, and
- * can connect to an heir instead. Returns NULL when memory is short. */
+/* Creates a remote way to the coordinator in this process: its node connects to `host` over TCP,
+ * and can connect to an heir instead. Returns NULL when memory is short. */
 struct way *way_remote_new_hosting(uv_loop_t *loop, const struct rendezvous_options *options,
                                    const struct backend_plan *plan,
                                    struct coordinator_host *host);
