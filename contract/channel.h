@@ -104,6 +104,22 @@ struct channel_packet {
     char text[CHANNEL_TEXT_MAX]; /* one line, NUL-terminated; may be empty */
 };
 
+#define CHANNEL_GROUPS_MAX     60 /* most process groups of a worker that its page shows */
+#define CHANNEL_GROUP_NAME_MAX 24 /* bytes of a group's name in the page, NUL included */
+
+/* What the worker is in, in one process group; contract/progress.h reads and writes it. */
+struct channel_group {
+    /* 1 plus the number of the group among the groups of the round; 0 = the entry is not in use.
+     * The worker writes it after `place`, `size` and `name`, which do not change while it is not 0.
+     */
+    _Atomic uint64_t number;
+    uint32_t place, size; /* the worker's rank in the group, and the group's number of ranks */
+    char name[CHANNEL_GROUP_NAME_MAX];
+    _Atomic uint64_t collective; /* progress_collective() */
+    _Atomic uint64_t message;    /* progress_message() */
+    _Atomic int64_t since_ns;    /* time of the last entry, in ns of the monotonic clock */
+};
+
 /* When a worker can be stopped for a change. */
 enum channel_answer {
     CHANNEL_AFTER_STEP = 0, /* the worker can be stopped after the agreed step */
@@ -140,6 +156,10 @@ struct channel_page {
     _Atomic uint32_t counts_from_start;
     /* time of the first step in this round, in ns of the monotonic clock; 0 if there was none */
     _Atomic int64_t first_step_ns;
+    /* the groups that the worker is in; if there are more, only the oldest are shown */
+    _Alignas(64) struct channel_group groups[CHANNEL_GROUPS_MAX];
 };
+
+_Static_assert(sizeof(struct channel_page) <= CHANNEL_PAGE_SIZE, "the page holds all fields");
 
 #endif

@@ -48,6 +48,7 @@ struct rendezvous {
     bool offers;               /* true if this node opens an offer */
     char offer_host[CR_HOST_MAX]; /* host at which the offer listens */
     struct cr_port_range ports;   /* ports at which the offer may listen */
+    struct rendezvous_store_guard store_guard; /* whom the offer's stores serve */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
@@ -62,6 +63,14 @@ struct rendezvous {
 };
 
 static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
+
+bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status_events *events,
+                      void *arg) {
+    const struct coordinator_host *host = way_host(r->way);
+    if (host == NULL) return false;
+    coordinator_host_visit(host, events, arg);
+    return true;
+}
 
 /* ---- end_event(): the last call of every event ---- */
 
@@ -244,7 +253,10 @@ static uint16_t offered_port(struct rendezvous *r) {
     struct cr_error err = {0};
     uint16_t port = 0;
     if (!r->offers || r->closing) return 0;
-    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, r->ports, &err);
+    const struct store_offer_options options = {
+        .listen_host = r->offer_host, .ports = r->ports, .guard = r->store_guard,
+        .has_secret = way_has_secret(r->way)};
+    if (r->offer == NULL) r->offer = store_offer_new(&options, &err);
     if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
     cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
     return 0;
@@ -253,8 +265,18 @@ static uint16_t offered_port(struct rendezvous *r) {
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
     struct rdzv_message out = *m;
-    if (m->type == RDZV_JOIN) out.join.store_port = offered_port(r);
-    if (m->type == RDZV_JOIN) out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
+    char addresses[RDZV_TEXT_MAX];
+    if (m->type == RDZV_BEAT) out.beat.wall_ns = cr_wall_ns();
+    if (m->type == RDZV_FAILURE) out.failure.wall_ns = cr_wall_ns();
+    if (m->type == RDZV_JOIN || m->type == RDZV_RESUME) {
+        backend_list_own_addresses(addresses, sizeof(addresses));
+    }
+    if (m->type == RDZV_JOIN) {
+        out.join.store_port = offered_port(r);
+        out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
+        out.join.addresses = addresses;
+    }
+    if (m->type == RDZV_RESUME) out.resume.addresses = addresses;
     if (member_session_send(&r->session, &out) < 0) r->lost_message = true;
 }
 
@@ -302,13 +324,22 @@ static void do_round(void *arg, const struct rdzv_round *m) {
     (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
                     reachable(r, m->master_addr));
     memcpy(round.master_name, r->master_name, sizeof(round.master_name));
-    if (r->offer != NULL) store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0);
+    if (r->offer != NULL) {
+        store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0,
+                           r->session.version >= RDZV_VERSION_NODES);
+    }
     const char *addr;
     uint16_t port;
     if (member_leader_at(r->member, &addr, &port)) {
         way_follow(r->way, r->coordinator, r->session.epoch, addr, port);
     }
     if (!r->closing) r->events->on_round(r->arg, &round);
+}
+
+static void do_nodes(void *arg, const struct rdzv_nodes *nodes) {
+    struct rendezvous *r = arg;
+    if (r->offer == NULL || store_offer_admit(r->offer, nodes->part, nodes->addresses) == 0) return;
+    cr_warn("the store of the next round will not serve all its nodes: out of memory");
 }
 
 static void do_stop(void *arg, int64_t grace_max_ms, const char *why) {
@@ -367,10 +398,34 @@ static void do_dump(void *arg, const char *why) {
     if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
 }
 
+static void do_ask_progress(void *arg, uint64_t inquiry) {
+    struct rendezvous *r = arg;
+    bool answers = !r->closing && r->events->on_ask_progress != NULL;
+    if (answers) r->events->on_ask_progress(r->arg, inquiry);
+    else rendezvous_progress(r, inquiry, NULL);
+}
+
+static void do_behind(void *arg, const struct rdzv_behind *b) {
+    struct rendezvous *r = arg;
+    if (!r->closing && r->events->on_behind != NULL)
+        r->events->on_behind(r->arg, b->is_found != 0, b->what);
+}
+
 static void do_inspect(void *arg, uint64_t id, const char *why) {
     struct rendezvous *r = arg;
     if (!r->closing && r->events->on_inspect != NULL) r->events->on_inspect(r->arg, id, why);
     else member_inspected(r->member, id, 0);
+}
+
+static void do_failure(void *arg, const struct rdzv_failure *m) {
+    struct rendezvous *r = arg;
+    const struct rendezvous_failure failure = {
+        .round = m->round, .rank = m->rank, .local_rank = m->local_rank, .pid = (int64_t) m->pid,
+        .exit_code = m->exit_code, .died_ns = m->died_ns, .offset_ns = m->offset_ns,
+        .offset_error_ns = m->offset_error_ns, .host = m->host, .kind = m->kind, .what = m->what,
+        .message = m->message, .last_words = m->last_words, .kernel = m->kernel,
+        .log_folder = m->log_folder};
+    if (!r->closing && r->events->on_failure != NULL) r->events->on_failure(r->arg, &failure);
 }
 
 static const struct member_actions member_actions = {
@@ -378,7 +433,8 @@ static const struct member_actions member_actions = {
     .lead = do_lead, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
-    .on_dump = do_dump, .on_inspect = do_inspect};
+    .on_dump = do_dump, .on_inspect = do_inspect, .on_ask_progress = do_ask_progress,
+    .on_behind = do_behind, .on_nodes = do_nodes, .on_failure = do_failure};
 
 /* ---- the agent's calls ---- */
 
@@ -417,6 +473,41 @@ void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, i
                        const char *why) {
     member_notice(r->member, now_ms(r), (uint32_t) kind, left_ms, why);
     end_event(r);
+}
+
+void rendezvous_failure(struct rendezvous *r, const struct rendezvous_failure *f) {
+    const struct rdzv_failure message = {
+        .round = f->round, .rank = f->rank, .local_rank = f->local_rank, .pid = (uint64_t) f->pid,
+        .exit_code = f->exit_code, .died_ns = f->died_ns, .host = f->host, .kind = f->kind,
+        .what = f->what, .message = f->message, .last_words = f->last_words, .kernel = f->kernel,
+        .log_folder = f->log_folder, .offset_error_ns = -1};
+    member_failure(r->member, &message);
+    end_event(r);
+}
+
+void rendezvous_inquire(struct rendezvous *r) {
+    member_inquire(r->member);
+    end_event(r);
+}
+
+void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
+                         const struct rendezvous_progress *p) {
+    struct rdzv_progress m = {.inquiry = inquiry, .is_last = p == NULL, .name = "", .op = ""};
+    if (p != NULL) {
+        m.rank = p->rank;
+        m.group = p->group;
+        m.name = p->name;
+        m.place = p->place;
+        m.size = p->size;
+        m.state = (uint32_t) p->state;
+        m.begun = p->begun;
+        m.seq = p->seq;
+        m.op = p->op;
+        m.peer = p->peer;
+        m.since_ms = p->since_ms;
+    }
+    member_progress(r->member, &m);
+    if (p == NULL) end_event(r); /* which sends all of them at once */
 }
 
 void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row) {
@@ -526,6 +617,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     memcpy(r->where, plan.where, sizeof(r->where));
     memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
     r->ports = options->ports;
+    r->store_guard = options->store_guard;
     r->lines.about = "the coordinator";
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);

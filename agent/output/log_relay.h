@@ -101,6 +101,11 @@ void log_relay_end(struct log_relay *r);
 int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
                          uint32_t local_rank, struct cr_buffer *out);
 
+/* Appends to `out` the last bytes of that stream of the worker which is newer: of its stderr, or of
+ * its stdout, if that goes to a log file. Returns 0 or -ENOMEM. */
+int log_relay_last_output(const struct log_relay *r, struct log_attempt attempt,
+                          uint32_t local_rank, struct cr_buffer *out);
+
 /* When a worker's output came through the launcher in this round: its first and its last bytes, in
  * ns of the monotonic clock; 0 if none came. Output that does not pass through the launcher, such
  * as a redirected stream, is not known. */

@@ -37,6 +37,7 @@ void coordinator_free(struct coordinator *c) {
     seats_free(c);
     resuming_forget(c);
     succession_forget(c);
+    free(c->inquiry.entries);
     free(c->run_id);
     free(c);
 }
@@ -254,6 +255,13 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
     case RDZV_CHANGE_ANSWER: coordinator_got_answer(c, now_ms, seat, &m->change_answer); break;
     case RDZV_CHANGE_READY: coordinator_got_ready(c, seat, m->change_ready.id); break;
     case RDZV_NOTICE: coordinator_got_notice(c, now_ms, seat, &m->notice); break;
+    case RDZV_INQUIRE:
+        if (m->inquire.round == c->round) coordinator_inquire(c, now_ms);
+        break;
+    case RDZV_PROGRESS:
+        inquiry_got_progress(c, seat, &m->progress);
+        if (!all_heard) return 0;
+        break;
     default:
         rc = cr_fail(err, -EPROTO, "a node must not send a %s message",
                      rdzv_message_name((unsigned) m->type));
@@ -303,7 +311,8 @@ void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_
 
 /* ---- orders of operators and of the host ---- */
 
-uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what) {
+uint32_t coordinator_operate(struct coordinator *c, int64_t now_ms,
+                             const struct rdzv_operate *what) {
     struct rdzv_message m = {.type = RDZV_ASK_DUMP};
     uint32_t asked = 0;
     m.ask_dump.why = what->why;
@@ -318,6 +327,7 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
         seat_send(c, s, &m);
         asked++;
     }
+    if (what->kind == 0 && asked > 0) coordinator_inquire(c, now_ms);
     return asked;
 }
 

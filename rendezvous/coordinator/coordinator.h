@@ -54,6 +54,13 @@ struct coordinator_actions {
     /* Called when a node offers the store of the next round. Closes the store of the last round if
      * this host has opened it. This action may be NULL. */
     void (*close_store)(void *arg);
+    /* Called for each node of a round that forms, after open_store() or close_store(). This action
+     * may be NULL. */
+    void (*admit)(void *arg, void *peer);
+    /* Called before ROUND is sent to the node with group rank 0, which has the round's store if
+     * `has_store` is true. Among the nodes of a round, it is the first that gets ROUND. This action
+     * may be NULL. */
+    void (*prepare_store)(void *arg, void *peer, uint64_t round, bool has_store);
     /* Returns the run id of another job whose nodes wait at the same hosting node, or NULL if there
      * is none. The text is valid until the next event. This action may be NULL. */
     const char *(*other_waiting)(void *arg);
@@ -61,6 +68,9 @@ struct coordinator_actions {
      * run gets. Among machines whose clocks agree, a later run gets a larger number. If this action
      * is NULL, runs have no incarnation. */
     uint64_t (*draw)(void *arg);
+    /* An inquiry that coordinator_operate() has begun is over; `what` is its result. This action
+     * may be NULL. */
+    void (*on_behind)(void *arg, const char *what);
     /* Logs one line. Changes of state have the level debug. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
     /* Returns whether lines of this level are logged; if not, the coordinator does not format them.
@@ -88,8 +98,9 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
                                           bool local, const struct rdzv_join *join);
 
 /* Call this with each message that a node with a seat sends: JOIN again, FAILED, SUCCEEDED, LEAVE,
- * BEAT, NOTICE, CHANGE_ANSWER or CHANGE_READY. Returns 0; or returns -EPROTO and a text in err if a
- * member must not send the message. On error the caller has to call coordinator_lost(). */
+ * BEAT, NOTICE, CHANGE_ANSWER, CHANGE_READY, INQUIRE or PROGRESS. Returns 0; or returns -EPROTO and
+ * a text in err if a member must not send the message. On error the caller has to call
+ * coordinator_lost(). */
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err);
 
@@ -116,8 +127,10 @@ int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER if ther
 
 /* Sends an operator's order to the nodes on the host what->host; if what->host is "", to all nodes.
  * The order is ASK_DUMP if what->kind is 0, else ASK_NOTICE, which each node answers with NOTICE.
- * Returns how many nodes the order is for; a node without a connection does not get it. */
-uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what);
+ * ASK_DUMP also begins an inquiry which rank others wait for; on_behind follows within a second or
+ * so. Returns how many nodes the order is for; a node without a connection does not get it. */
+uint32_t coordinator_operate(struct coordinator *c, int64_t now_ms,
+                             const struct rdzv_operate *what);
 
 /* Sends ASK_INSPECT to the nodes on `host`; if it is "", to all nodes. Returns how many nodes will
  * answer: those that are connected. */

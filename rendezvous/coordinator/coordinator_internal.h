@@ -14,6 +14,7 @@
  *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
  *     waiting.c       the messages to nodes that wait for a round
+ *     inquiry.c       asks nodes what their workers are in; behind.c finds who holds up the others
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
@@ -97,6 +98,15 @@ struct coordinator_succession {
     int64_t check_ms;      /* until this time lacks_majority stays false, if no seat is removed */
 };
 
+/* The inquiry what the workers of the round are in. There is at most one at a time. */
+struct coordinator_inquiry {
+    bool is_open;
+    uint64_t id;      /* number of the last inquiry; 0 = there was none */
+    int64_t until_ms; /* end of the time for answers */
+    struct behind_entry *entries; /* [count], the answers so far; `room` fit in */
+    size_t count, room;
+};
+
 /* The tries to open the store of the next round, after the first one has failed. */
 struct store_retry {
     int64_t first_ms;   /* time of the first try; COORDINATOR_NEVER = no try has failed */
@@ -115,6 +125,7 @@ struct coordinator_seat {
     bool local;
     bool unheard;   /* true: the seat is counted in charge.unheard */
     bool is_killed; /* true: one of the node's workers was killed in the failed round */
+    bool owes_progress; /* true: the node was sent ASK_PROGRESS and has not answered all of it */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
     /* With fixed ranks, a second node of the same host may join with the node rank of this seat.
@@ -198,6 +209,7 @@ struct coordinator {
     struct coordinator_rebuild rebuild;
     struct coordinator_change change;
     struct coordinator_succession succession;
+    struct coordinator_inquiry inquiry;
     struct store_retry store_retry;
     /* number of nodes of the round that have succeeded and then closed their connection */
     uint32_t gone_after_success;
@@ -248,6 +260,15 @@ void coordinator_log(struct coordinator *c, enum cr_log_level level, const char 
 void coordinator_set_why(struct coordinator *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void coordinator_send_end(struct coordinator *c, void *peer, int outcome, const char *why);
+
+/* ---- inquiry.c ---- */
+
+/* Begins an inquiry, unless one is open. */
+void coordinator_inquire(struct coordinator *c, int64_t now_ms);
+void inquiry_got_progress(struct coordinator *c, struct coordinator_seat *s,
+                          const struct rdzv_progress *p);
+/* Ends the inquiry if its time is over. */
+void inquiry_tick(struct coordinator *c, int64_t now_ms);
 
 /* ---- seats.c ---- */
 

@@ -97,7 +97,14 @@ static void give_ranks(struct coordinator *c, const struct forming *f, int64_t n
     }
 }
 
+/* Returns whether the node of `s` has the store of the round. */
+static bool has_store(const struct coordinator *c, const struct coordinator_seat *s) {
+    return s->group_rank == 0 && s->store_port != 0 && s->store_port == c->store.port;
+}
+
 void coordinator_send_round(struct coordinator *c, const struct coordinator_seat *s) {
+    bool prepares = s->group_rank == 0 && s->peer != NULL && c->actions->prepare_store != NULL;
+    if (prepares) c->actions->prepare_store(c->arg, s->peer, c->round, has_store(c, s));
     struct rdzv_message m = {.type = RDZV_ROUND};
     m.round = (struct rdzv_round){
         .round = c->round, .restart_count = c->budget.restart_count,
@@ -145,6 +152,14 @@ static void log_assignment(struct coordinator *c, const struct forming *f) {
                     f->sum.returned, f->sum.moved, f->sum.fresh, text);
 }
 
+static void admit_nodes(struct coordinator *c, const struct forming *f) {
+    if (c->actions->admit == NULL) return;
+    for (uint32_t i = 0; i < f->count; i++) {
+        const struct coordinator_seat *s = f->nodes[i].owner;
+        c->actions->admit(c->arg, s->peer);
+    }
+}
+
 static void begin_round(struct coordinator *c, const struct forming *f, int64_t now_ms) {
     coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
     c->round = c->next_round++;
@@ -158,6 +173,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     charge_close(c);
     give_ranks(c, f, now_ms);
     succession_round_formed(c);
+    admit_nodes(c, f);
     for (uint32_t i = 0; i < f->count; i++) coordinator_send_round(c, f->nodes[i].owner);
     log_assignment(c, f);
     coordinator_find_deadline(c, now_ms);

@@ -133,6 +133,7 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->charge.open) wake_after(c, now_ms, c->charge.killed_until_ms);
     wake_after(c, now_ms, c->rebuild.until_ms);
     coordinator_wake_by(c, succession_deadline(c));
+    if (c->inquiry.is_open) coordinator_wake_by(c, c->inquiry.until_ms);
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
@@ -142,6 +143,7 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     coordinator_reconcile(c, now_ms);
     succession_tick(c, now_ms);
     coordinator_tell_waiting(c, now_ms);
+    inquiry_tick(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
         /* handling a seat may free other seats, too, so that the list ends before i */
         if (i >= c->seat_count) continue;

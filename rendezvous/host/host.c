@@ -19,6 +19,9 @@ int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_n
 
 /* Most lines in 10 s of the level info: a large job logs one for each node that joins. */
 #define INFOS_MAX 1000
+/* Most lines in 10 s about peers that could not authenticate: anybody can cause them, and they are
+ * alike. */
+#define REFUSALS_MAX 3
 
 void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text) {
     struct cr_log_limit *limit = level == CR_LOG_INFO ? &host->infos : &host->warnings;
@@ -109,6 +112,7 @@ static void host_free(struct coordinator_host *host) {
     host_free_handoffs(host);
     cr_log_limit_end(&host->warnings);
     cr_log_limit_end(&host->infos);
+    cr_log_limit_end(&host->refusals);
     uv_mutex_destroy(&host->lock);
     free(host->own_run_id);
     free(host->store_host);
@@ -129,6 +133,8 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->loop = loop;
     host->warnings.about = host->infos.about = "jobs and nodes";
     host->infos.max = INFOS_MAX;
+    host->refusals.about = "refused connections";
+    host->refusals.max = REFUSALS_MAX;
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
     host->own_run_id = strdup(o->own_run_id != NULL ? o->own_run_id : "");
@@ -138,10 +144,11 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
     host->ring = o->ring;
-    host->refusal_logged_ms = INT64_MIN / 2;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
     host->terms.in_launcher = o->in_launcher;
+    if (o->store_guard != NULL) host->guard = *o->store_guard;
+    host->is_restricted = host_guard_restricts(&host->guard, o->has_secret || o->ring != NULL);
     draw_id(host);
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
@@ -165,13 +172,15 @@ static bool wants_nodes(const struct coordinator_host_options *o) {
  * and would close its connection. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
-    const struct store_server_options options = {.ports = o->ports};
+    const struct store_server_options options = {.ports = o->ports,
+                                                 .restricted = host->is_restricted};
     int rc = store_server_start(&options, &host->store, err);
     if (rc == 0 && wants_nodes(o)) rc = host_accept_handoffs(host, err);
     if (rc == 0 && o->listen_host != NULL) {
         rc = store_server_open(host->store, o->listen_host, o->listen_port, &host->door,
                                &host->door_port, err);
     }
+    if (rc == 0) rc = host_close_door(host, host->door, err);
     if (rc == 0 && !o->jobs_come_later) {
         rc = host_open_space(host, &host->spare, &host->spare_port, err);
     }

@@ -1,8 +1,8 @@
 /* What the files of rendezvous/host share. host.c opens and closes the host, and has
  * host_end_event(), with which every event ends. jobs.c has the coordinators and their stores,
- * peers.c the connections of nodes and operators, operators.c the answers to operators, and
- * handoff.c the connections that come from the store's thread, and trust.c decides what nodes and
- * operators may do that have, or have not, authenticated.
+ * peers.c the connections of nodes and operators, operators.c the answers to operators, guard.c
+ * whom the stores serve, handoff.c the connections that come from the store's thread, and trust.c
+ * decides what nodes and operators may do that have, or have not, authenticated.
  *
  * A coordinator's action never frees a peer, because its caller, the coordinator, may still use the
  * peer. The actions only queue bytes and put the peer into host->unsent. host_end_event() sends the
@@ -26,6 +26,7 @@ struct host_job {
     char *run_id;
     struct coordinator *coordinator;
     struct store_space *space;
+    struct cr_network_list admitted; /* addresses of the nodes of the round */
     bool is_own;       /* true: a node of this process is in it; false in crun-agent */
     /* epoch of the job's coordinator if it is larger than that in the terms, because a node had
      * tried to join an heir before it came back; else 0 */
@@ -44,27 +45,37 @@ struct host_peer {
     LIST_ENTRY(host_peer) unsent_entry;
     bool is_unsent;                /* true: the peer is in host->unsent */
     struct coordinator_host *host;
-    struct host_job *job;          /* the job of the node; NULL before HELLO */
+    /* the job of the node, or of the operator that waits for an inquiry; NULL before HELLO */
+    struct host_job *job;
     /* used only if an operator has ordered an inspection: its id, which the nodes' answers carry,
      * and the number of nodes that have not answered yet; id 0 = no such order */
     uint64_t inspection;
     uint32_t inspected_left;
+    /* by how much the node's wall clock is ahead of this process's, in ns, and the largest error;
+     * the error is -1 until the node has sent its clock */
+    int64_t offset_ns, offset_error_ns;
+    const struct host_job *inspects; /* the job of that order; only compared, never followed */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
+    struct cr_network_list addresses; /* addresses of the node; its workers may come from them */
     bool local;
+    /* true: an operator waits here for the result of an inquiry; its order went to nodes_told */
+    bool awaits_inquiry;
+    uint32_t nodes_told;
 
     /* used only if the node is in this process (`local`) */
     void (*deliver)(void *arg, const char *data, size_t len);
     void *deliver_arg;
 
     /* used only if the node or operator is in another process */
-    struct secure_channel *channel; /* between `tcp` and `session` */
+    struct secure_tunnel *tunnel; /* between `tcp` and `session` */
     uv_tcp_t tcp;
     uv_timer_t timer;         /* runs until host_session_deadline() */
     int64_t armed_ms;         /* time to which `timer` is set; CR_FOREVER = it is stopped */
     uv_write_t write;
     uv_shutdown_t shutdown;
     struct cr_buffer writing; /* bytes of the uv_write() that is under way */
+    bool resets; /* true: the connection ends with a reset, so that the node may resume */
     bool write_busy, shut, closing;
     int open_handles;
 };
@@ -86,13 +97,11 @@ struct coordinator_host {
     char *store_host;
     char store_addr[RDZV_ADDR_MAX];
     uint16_t store_port;
+    struct rendezvous_store_guard guard;
+    bool is_restricted; /* true: the stores serve only nodes of their round and guard.networks */
     struct host_session_terms terms;
     struct secure_ring *ring; /* see coordinator_host_options */
     bool says_open;           /* true: other machines can reach this host; not logged yet */
-    /* log lines about connections that were refused: the time of the last one, and how many
-     * refusals have not been logged since */
-    int64_t refusal_logged_ms;
-    uint32_t refusals_suppressed;
 
     /* store of the first round; opened together with the host, so that an error is reported at
      * once; NULL = the first round has begun, or there was no such store */
@@ -114,6 +123,7 @@ struct coordinator_host {
 
     /* log lines about jobs and nodes: warnings and errors; others */
     struct cr_log_limit warnings, infos;
+    struct cr_log_limit refusals; /* lines about peers that could not authenticate */
 
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when they
      * are over, the host begins to close */
@@ -189,6 +199,23 @@ struct host_session_verdict host_judge(struct coordinator_host *host,
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
 
+/* ---- guard.c ---- */
+
+/* Returns whether the stores of a job with this guard serve only nodes and guard->networks. */
+bool host_guard_restricts(const struct rendezvous_store_guard *guard, bool has_secret);
+/* Appends the networks of the guard to the list. Returns 0 or -ENOMEM. */
+int host_guard_add(const struct rendezvous_store_guard *guard, struct cr_network_list *list);
+/* Call this when a node has sent JOIN or RESUME. Notes the addresses from which its workers may
+ * come: those in the message, and the one from which the node has connected. */
+void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join);
+/* Makes a port that has no store of a round serve this machine and guard.networks only. Returns 0,
+ * or -ENOMEM and a text in err. */
+int host_close_door(struct coordinator_host *host, struct store_space *space,
+                    struct cr_error *err);
+/* The coordinator's actions of these names; `arg` is the job. */
+void host_admit(void *arg, void *peer);
+void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store);
+
 /* ---- peers.c ---- */
 
 /* Adds the connection of a remote node, and handles the bytes that were already read from it. From
@@ -217,19 +244,26 @@ void host_answer_status(struct host_peer *peer);
  * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Call this when a node has sent its wall clock, in BEAT or FAILURE. Measures the difference of the
+ * clocks. */
+void host_note_clock(struct host_peer *from, int64_t wall_ns);
+/* Passes a FAILURE of a node on to all nodes of its job, with the difference of the clocks. */
+void host_pass_failure(struct host_peer *from, const struct rdzv_failure *failure);
+/* Answers the operators that wait for the result of the job's inquiry. */
+void host_answer_inquiry(struct host_job *job, const char *what);
 /* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes
  * have answered, closes the operator's session. */
 void host_pass_row(struct host_peer *from, const struct rdzv_message *m);
 
 /* ---- trust.c ---- */
 
-/* Creates the channel of a remote peer. Returns 0, or a negative errno if memory or random numbers
+/* Creates the tunnel of a remote peer. Returns 0, or a negative errno if memory or random numbers
  * are short. */
-int host_open_channel(struct host_peer *peer);
-/* Handles bytes that have come from a remote peer: passes them through its channel to its session.
- * If the channel fails, refuses the peer. */
+int host_open_tunnel(struct host_peer *peer);
+/* Handles bytes that have come from a remote peer: passes them through its tunnel to its session.
+ * If the tunnel fails, refuses the peer. */
 void host_receive(struct host_peer *peer, const char *data, size_t len);
-/* Passes the bytes that the session of a remote peer has queued through its channel. Returns the
+/* Passes the bytes that the session of a remote peer has queued through its tunnel. Returns the
  * buffer with the bytes to send, or NULL if memory is short. */
 struct cr_buffer *host_outgoing(struct host_peer *peer);
 /* Returns 0 if this peer may be a node of the job `run_id`, or give orders to that job. If this

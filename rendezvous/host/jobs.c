@@ -33,6 +33,10 @@ static uint64_t job_draw(void *arg) {
     return (uint64_t) time(NULL) << 32 | random;
 }
 
+static void job_on_behind(void *arg, const char *what) {
+    host_answer_inquiry(arg, what);
+}
+
 static void job_log(void *arg, enum cr_log_level level, const char *text) {
     const struct host_job *job = arg;
     host_log(job->host, level, text);
@@ -65,6 +69,7 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
     struct host_job *job = arg;
     struct coordinator_host *host = job->host;
     uint16_t port = host->store_port;
+    cr_network_list_done(&job->admitted);
     int rc = 0;
     if (host->spare != NULL) {
         job->space = host->spare;
@@ -86,6 +91,7 @@ static void job_close_store(void *arg) {
     struct host_job *job = arg;
     store_space_close(job->space);
     job->space = NULL;
+    cr_network_list_done(&job->admitted);
 }
 
 static bool waits_for_nodes(const struct host_job *job) {
@@ -104,8 +110,10 @@ static const char *job_other_waiting(void *arg) {
 
 static const struct coordinator_actions job_actions = {
     .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store,
-    .close_store = job_close_store, .draw = job_draw,
-    .other_waiting = job_other_waiting, .log = job_log, .wants_log = job_wants_log};
+    .close_store = job_close_store, .admit = host_admit,
+    .prepare_store = host_prepare_store, .draw = job_draw,
+    .other_waiting = job_other_waiting, .on_behind = job_on_behind,
+    .log = job_log, .wants_log = job_wants_log};
 
 /* ---- adding and freeing jobs ---- */
 
@@ -113,6 +121,7 @@ static void job_free(struct host_job *job) {
     if (job == NULL) return;
     coordinator_free(job->coordinator);
     store_space_close(job->space);
+    cr_network_list_done(&job->admitted);
     free(job->run_id);
     free(job);
 }

@@ -16,6 +16,11 @@
 /* how many leases a node tries to reach the coordinator to which it was sent by MOVED */
 #define MOVED_LEASES 2
 
+/* longest time in ms for which FAILED is held until the result of an inquiry comes. The report on
+ * the failure names the rank for which others waited only if the result comes before the round's
+ * end. */
+#define HELD_MS INT64_C(200)
+
 const char *member_state_name(enum member_state s) {
     switch (s) {
 #define S(name)                                                                                    \
@@ -75,6 +80,7 @@ struct member *member_new(const struct member_settings *settings,
     m->last_rank = -1;
     m->resumed_ms = MEMBER_NEVER;
     succession_init(&m->succession);
+    m->held_ms = CR_FOREVER;
     m->connecting.jitter = settings->self.instance;
     connecting_stop(&m->connecting);
     keep_alive_set(&m->keep_alive, settings->self.keep_alive_interval_ms,
@@ -101,6 +107,13 @@ static void enter(struct member *m, enum member_state next, const char *why) {
     m->state = next;
 }
 
+/* Call this when the connection is gone, or the job has ended. The result of an inquiry does not
+ * come any more. If a failure was not sent, RESUME reports it (owes_failure). */
+static void forget_inquiry(struct member *m) {
+    m->awaits_behind = m->joins_later = false;
+    m->held_ms = CR_FOREVER;
+}
+
 /* Ends the job on this node, and calls on_end unless the node is leaving. Callers must return right
  * after this call, because the agent may call the member again from inside on_end. */
 static void end(struct member *m, int outcome, const char *why) {
@@ -109,6 +122,7 @@ static void end(struct member *m, int outcome, const char *why) {
     enter(m, MEMBER_ENDED, why);
     if (has_connection) m->actions->hang_up(m->arg);
     m->connected = m->resumes = false;
+    forget_inquiry(m);
     keep_alive_stop(&m->keep_alive);
     connecting_stop(&m->connecting);
     if (!was_leaving) m->actions->on_end(m->arg, outcome, why);
@@ -226,6 +240,7 @@ void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome
     m->heard_at_ms = welcome->at_ms;
     succession_found(&m->succession, now_ms);
     m->can_resume = welcome->version >= RDZV_VERSION_RESUME;
+    m->can_inquire = welcome->version >= RDZV_VERSION_INQUIRY;
     m->in_launcher = welcome->in_launcher != 0;
     m->last_coordinator = m->coordinator;
     m->coordinator = welcome->coordinator;
@@ -263,6 +278,7 @@ static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how
 static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, const char *why) {
     m->connected = false;
     note_loss(m, now_ms, how, why);
+    forget_inquiry(m);
     switch (m->state) {
     case MEMBER_JOINING:
         keep_alive_stop(&m->keep_alive);
@@ -309,26 +325,43 @@ static void join_while_resuming(struct member *m, int64_t now_ms) {
     start_connecting(m, now_ms, "join");
 }
 
+static void send_failed(struct member *m) {
+    struct rdzv_message msg = {.type = RDZV_FAILED};
+    msg.failed = (struct rdzv_failed){.round = m->round, .what = m->what,
+                                      .is_killed = m->is_killed};
+    m->held_ms = CR_FOREVER;
+    if (m->connected) m->actions->send(m->arg, &msg);
+}
+
+/* Sends FAILED, and the JOIN after it, if they are held. Call this when the result of the inquiry
+ * has come, or will not come in time. */
+static void send_held(struct member *m) {
+    m->awaits_behind = false;
+    if (m->held_ms != CR_FOREVER) send_failed(m);
+    if (m->joins_later) send_join(m, "join");
+    m->joins_later = false;
+}
+
 void member_join(struct member *m, int64_t now_ms) {
     /* the job is over for this node, or the node leaves, so there is nothing to join */
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
     CR_ASSERT(m->state == MEMBER_IDLE || m->state == MEMBER_STOPPING || m->state == MEMBER_FAILED);
-    if (m->connected) send_join(m, "join");
+    m->joins_later = m->connected && m->held_ms != CR_FOREVER;
+    if (m->joins_later) enter(m, MEMBER_JOINING, "join, once the failure is reported");
+    else if (m->connected) send_join(m, "join");
     else if (m->resumes) join_while_resuming(m, now_ms);
     else start_connecting(m, now_ms, "join");
 }
 
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
                    bool is_killed) {
-    (void) now_ms;
     if (m->state != MEMBER_RUNNING || round != m->round) return;
-    struct rdzv_message msg = {.type = RDZV_FAILED};
-    msg.failed = (struct rdzv_failed){.round = round, .what = what, .is_killed = is_killed};
     (void) snprintf(m->what, sizeof(m->what), "%s", what);
     m->is_killed = is_killed;
     m->owes_failure = true;
     enter(m, MEMBER_FAILED, what);
-    if (m->connected) m->actions->send(m->arg, &msg);
+    if (m->awaits_behind && m->connected) m->held_ms = now_ms + HELD_MS;
+    else send_failed(m);
 }
 
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round) {
@@ -370,6 +403,26 @@ void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left
     if (in_round && m->connected) m->actions->send(m->arg, &msg);
 }
 
+void member_failure(struct member *m, const struct rdzv_failure *failure) {
+    struct rdzv_message msg = {.type = RDZV_FAILURE};
+    msg.failure = *failure;
+    if (m->connected) m->actions->send(m->arg, &msg);
+}
+
+void member_inquire(struct member *m) {
+    struct rdzv_message msg = {.type = RDZV_INQUIRE};
+    msg.inquire.round = m->round;
+    if (m->state != MEMBER_RUNNING || !m->connected || !m->can_inquire) return;
+    m->awaits_behind = true;
+    m->actions->send(m->arg, &msg);
+}
+
+void member_progress(struct member *m, const struct rdzv_progress *progress) {
+    struct rdzv_message msg = {.type = RDZV_PROGRESS};
+    msg.progress = *progress;
+    if (m->connected && m->can_inquire) m->actions->send(m->arg, &msg);
+}
+
 void member_row(struct member *m, const struct rdzv_row *row) {
     struct rdzv_message msg = {.type = RDZV_ROW};
     msg.row = *row;
@@ -385,6 +438,7 @@ void member_inspected(struct member *m, uint64_t id, uint32_t rows) {
 void member_leave(struct member *m, int64_t now_ms, const char *why) {
     (void) now_ms;
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
+    send_held(m);
     if (connecting_is_trying(&m->connecting)) m->actions->hang_up(m->arg);
     connecting_stop(&m->connecting);
     m->resumes = false;
@@ -433,7 +487,7 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->first_rank = r->first_rank;
     m->world_size = r->world_size;
     m->group_size = r->group_world_size;
-    m->owes_failure = false;
+    m->owes_failure = m->awaits_behind = false;
     m->change = (struct member_change){.id = 0};
     m->notice = (struct member_notice){.is_given = false};
     m->incarnation = r->incarnation;
@@ -510,6 +564,11 @@ static void got_refused(struct member *m, const struct rdzv_refused *r) {
     end(m, RENDEZVOUS_LOST, why);
 }
 
+static void got_behind(struct member *m, const struct rdzv_behind *behind) {
+    send_held(m);
+    m->actions->on_behind(m->arg, behind);
+}
+
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err) {
     /* Before WELCOME, only a final REFUSED counts. Any other message without a connection was
@@ -533,8 +592,16 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
+    case RDZV_FAILURE: m->actions->on_failure(m->arg, &msg->failure); return 0;
+    case RDZV_ASK_PROGRESS:
+        m->actions->on_ask_progress(m->arg, msg->ask_progress.inquiry);
+        return 0;
+    case RDZV_BEHIND: got_behind(m, &msg->behind); return 0;
     case RDZV_ASK_INSPECT:
         m->actions->on_inspect(m->arg, msg->ask_inspect.id, msg->ask_inspect.why);
+        return 0;
+    case RDZV_NODES:
+        if (m->actions->on_nodes != NULL) m->actions->on_nodes(m->arg, &msg->nodes);
         return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     case RDZV_GOODBYE: got_goodbye(m, now_ms, &msg->goodbye); return 0;
@@ -575,6 +642,7 @@ static void fence(struct member *m, int64_t now_ms) {
     if (m->connected || connecting_is_trying(&m->connecting)) m->actions->hang_up(m->arg);
     connecting_stop(&m->connecting);
     m->connected = false;
+    forget_inquiry(m);
     if (m->state != MEMBER_JOINING) {
         stop_workers(m, now_ms, why);
         return;
@@ -592,6 +660,7 @@ static void take_over(struct member *m) {
 
 void member_tick(struct member *m, int64_t now_ms) {
     if (m->state == MEMBER_ENDED) return;
+    if (now_ms >= m->held_ms) send_held(m);
     if (now_ms >= keep_alive_fence(&m->keep_alive)) {
         fence(m, now_ms);
     } else if (now_ms >= m->keep_alive.beat_ms) {
@@ -622,5 +691,6 @@ int64_t member_deadline(const struct member *m) {
     if (m->state != MEMBER_ENDED && m->state != MEMBER_LEAVING) {
         connecting = min_ms(connecting, m->succession.lead_ms);
     }
+    connecting = min_ms(connecting, m->held_ms);
     return min_ms(connecting, min_ms(m->keep_alive.beat_ms, keep_alive_fence(&m->keep_alive)));
 }

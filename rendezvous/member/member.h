@@ -67,9 +67,16 @@ struct member_actions {
     void (*on_change_at)(void *arg, const struct rdzv_change_at *at);
     void (*on_notice)(void *arg, const struct rdzv_ask_notice *notice);
     void (*on_dump)(void *arg, const char *why);
+    /* Answer on_ask_progress with member_progress(), the last time with is_last. */
+    void (*on_ask_progress)(void *arg, uint64_t inquiry);
+    void (*on_behind)(void *arg, const struct rdzv_behind *behind);
     /* An operator requests an inspection of this node's workers. The agent answers with
      * member_row() and member_inspected(). */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
+    /* A worker of the job has failed, on this node or another one. */
+    void (*on_failure)(void *arg, const struct rdzv_failure *failure);
+    /* Passes on addresses of the next round's nodes. This action may be NULL. */
+    void (*on_nodes)(void *arg, const struct rdzv_nodes *nodes);
 };
 
 /* Creates a member. The texts in `settings` are copied; `actions` must live as long as the member.
@@ -88,6 +95,13 @@ void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t n
 void member_change_ready(struct member *m, uint64_t id);
 void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left_ms,
                    const char *why);
+/* Sends the evidence about a worker of this node that has failed. Call it before member_failed(),
+ * so that the other nodes have it before the round ends. Sends nothing without a connection. */
+void member_failure(struct member *m, const struct rdzv_failure *failure);
+/* Requests an inquiry. Does nothing if no round runs, or if the coordinator knows no inquiries. */
+void member_inquire(struct member *m);
+void member_progress(struct member *m, const struct rdzv_progress *progress);
+
 /* Answer on_inspect. `id` is that of on_inspect. The first function sends what is known about some
  * workers; the second one follows the last of them. Both send nothing without a connection. */
 void member_row(struct member *m, const struct rdzv_row *row);

@@ -35,6 +35,7 @@ struct member {
     bool connected;       /* true: WELCOME has come on the current connection */
     bool had_coordinator; /* true: WELCOME has come on at least one connection */
     bool can_resume;      /* true: the protocol version with the last coordinator has RESUME */
+    bool can_inquire;     /* true: the protocol version of the connection has INQUIRE */
     bool in_launcher;     /* true: the last coordinator was in the launcher of a node */
     /* ids of the coordinators of the newest connection and of the one before it; 0 = none */
     uint64_t coordinator, last_coordinator;
@@ -51,6 +52,12 @@ struct member {
     bool owes_failure;
     char what[512]; /* the failure of that worker */
     bool is_killed; /* true: that worker was ended by a signal from outside */
+    /* true: an inquiry was requested in this round, and its result has not come */
+    bool awaits_behind;
+    /* time at which FAILED, which is held until the result of the inquiry has come, is sent without
+     * it; CR_FOREVER if FAILED is not held */
+    int64_t held_ms;
+    bool joins_later; /* true: the agent has called member_join() while FAILED is held */
     struct member_change change;
     struct member_notice notice;
 

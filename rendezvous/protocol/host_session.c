@@ -84,7 +84,11 @@ void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv
         return;
     }
     if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
+    bool is_inquiry = m->type == RDZV_ASK_PROGRESS || m->type == RDZV_BEHIND;
+    if (is_inquiry && s->version < RDZV_VERSION_INQUIRY) return;
+    if (m->type == RDZV_NODES && s->version < RDZV_VERSION_NODES) return;
     if (m->type == RDZV_ASK_INSPECT && s->version < RDZV_VERSION_INSPECT) return;
+    if (m->type == RDZV_FAILURE && s->version < RDZV_VERSION_FAILURE) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message. Members can handle a lost connection, but not a lost
          * message, so the connection is closed. When the session is CLOSED, on_lost is called. */
@@ -216,7 +220,7 @@ static void got_operate(struct host_session *s, int64_t now_ms, const struct rdz
     int rc = s->actions->on_operate(s->arg, o, &err);
     if (rc < 0) refuse(s, now_ms, 0, err.text);
     else if (rc == 0) host_session_hang_up(s, now_ms);
-    else if (takes_input(s)) enter(s, now_ms, HOST_SESSION_INSPECTING, "an order to inspect");
+    else if (takes_input(s)) enter(s, now_ms, HOST_SESSION_INSPECTING, "the answer comes later");
 }
 
 static void got_leads(struct host_session *s, int64_t now_ms, const struct rdzv_leads *l) {

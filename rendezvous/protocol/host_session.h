@@ -157,9 +157,10 @@ void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_l
 void host_session_tick(struct host_session *s, int64_t now_ms);
 int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER if there is none */
 
-/* Queues a message. If the connection's version lacks WAITING, a WAITING is left out. If it lacks
- * GOODBYE, a GOODBYE is replaced by END if the host is in a launcher, else left out. The
- * coordinator's actions may call this function, because it calls no action but `log`. */
+/* Queues a message. If the connection's version lacks WAITING, ASK_PROGRESS or BEHIND, such a
+ * message is left out. If it lacks GOODBYE, a GOODBYE is replaced by END if the host is in a
+ * launcher, else left out. The coordinator's actions may call this function, because it calls no
+ * action but `log`. */
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m);
 /* Call this if the coordinator has freed the node's seat, or has given it to another connection.
  * Ends the session: queues no further message, and enters CLOSING. on_lost is not called. */

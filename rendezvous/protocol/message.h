@@ -38,7 +38,10 @@
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
+#define RDZV_VERSION_FAILURE  4 /* first version with FAILURE */
 #define RDZV_VERSION_HEIRS    4 /* first version in which ROUND names heirs */
+#define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
+#define RDZV_VERSION_NODES    4 /* first version with NODES */
 #define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
 
 /* OPERATE.kind of an order to inspect workers. Only a host of RDZV_VERSION_INSPECT knows it; an
@@ -90,6 +93,7 @@
     F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
     F(u32, heirs)               /* how many heirs ROUND of the node's last round named */ \
     F(u32, leader)              /* `leader` in that ROUND */ \
+    F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */ \
     F(u32, leader_ended)        /* 1 = the coordinator has closed the last connection: it ended */ \
     /* as in that ROUND, while BEAT_ACK has not said that the round is settled; else 0 */ \
     F(u64, before_seen) F(u32, before_size) F(u32, before_place)
@@ -115,7 +119,8 @@
     F(u64, rounds_over) \
     V(4) \
     F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
-    F(u64, rounds_seen)         /* as in JOIN */
+    F(u64, rounds_seen)         /* as in JOIN */ \
+    F(i64, wall_ns)             /* the node's wall clock, in ns since 1970; 0 = unknown */
 /* The node gives up this coordinator, because it did not answer, and will look for another one. It
  * is the last message of a connection. Since version 4. */
 #define RDZV_ABANDON_FIELDS(F, V) F(text, why)
@@ -126,6 +131,38 @@
 #define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
+/* The evidence about a worker that has failed. A node sends it before FAILED; the host passes it on
+ * to all nodes of the job, also to the sender, so that each node can write a whole verdict. Since
+ * version 4. */
+#define RDZV_FAILURE_FIELDS(F, V) \
+    F(u64, round) F(text, host) F(u32, rank) F(u32, local_rank) F(u64, pid) \
+    F(i64, exit_code)           /* exit code, or minus the number of the signal */ \
+    F(text, kind)               /* a word, such as "exit" or "oom" (docs/verdict.md) */ \
+    F(i64, died_ns) F(i64, wall_ns) /* death of the worker, and now: wall clock of the node */ \
+    /* Set by the host: by how much the node's wall clock is ahead of the host's, and the largest \
+     * error of this difference; error -1 = both are unknown */ \
+    F(i64, offset_ns) F(i64, offset_error_ns) \
+    F(text, what)               /* one line */ \
+    F(text, message)            /* first line of the error record, or "" */ \
+    F(text, last_words)         /* the last lines of its output; they are separated by newlines */ \
+    F(text, kernel)             /* line of the kernel's log, or "" */ \
+    F(text, log_folder)
+/* Requests an inquiry: the coordinator asks all nodes of the round what their workers are in, and
+ * sends them the answer in BEHIND. Since version 4. */
+#define RDZV_INQUIRE_FIELDS(F, V) F(u64, round)
+/* Answers ASK_PROGRESS: what one worker is in, in one process group. A node sends one for each of
+ * its workers' groups, and one more without a group as the last. Since version 4. */
+#define RDZV_PROGRESS_FIELDS(F, V) \
+    F(u64, inquiry)             /* as in ASK_PROGRESS */ \
+    F(u32, is_last)             /* 1: the last message of this node, whose other fields are 0 */ \
+    F(u32, rank) \
+    F(u64, group) F(text, name) /* number of the group in the round, and its name */ \
+    F(u32, place) F(u32, size)  /* the worker's rank in the group, and the group's size */ \
+    F(u32, state)               /* enum rendezvous_progress_state */ \
+    F(u32, begun)               /* number of collectives that the worker has entered */ \
+    F(u32, seq) F(text, op)     /* number and name of the operation in which it waits */ \
+    F(u32, peer)                /* for WAITS_MESSAGE: rank in the group of the other end */ \
+    F(i64, since_ms)            /* for how long this has been its state */
 /* What an inspection has found out about workers that are at the same place (inspect/inspect.h).
  * Answers ASK_INSPECT; the host passes it on to the operator. Since version 4. */
 #define RDZV_ROW_FIELDS(F, V) \
@@ -183,6 +220,12 @@
     /* The electorate of the round before, which counts until this round is settled: the number of \
      * that round, plus 1; its number of nodes; the node's group rank in it, plus 1. 0 = none */ \
     F(u64, before_seen) F(u32, before_size) F(u32, before_place)
+/* Addresses from which workers of the round's nodes may come. Several of these messages come before
+ * ROUND, and only to the node with group rank 0, if it offers the store. Since version 4. */
+#define RDZV_NODES_FIELDS(F, V) \
+    F(u64, round) \
+    F(u32, part)                /* counts the messages of the round from 0 */ \
+    F(text, addresses)          /* numeric addresses, separated by blanks */
 /* Says why the node waits for a round; `what` ends a phrase that begins with "waiting". Since
  * version 3. */
 #define RDZV_WAITING_FIELDS(F, V) \
@@ -212,6 +255,13 @@
 #define RDZV_ASK_NOTICE_FIELDS(F, V) F(u32, kind) F(i64, left_ms) F(text, why)
 /* Requests that the node's workers write their flight records. */
 #define RDZV_ASK_DUMP_FIELDS(F, V)   F(text, why)
+/* Requests PROGRESS from the nodes of the round. Since version 4. */
+#define RDZV_ASK_PROGRESS_FIELDS(F, V) F(u64, inquiry)
+/* The result of an inquiry: which rank has not entered an operation in which others wait. Since
+ * version 4. */
+#define RDZV_BEHIND_FIELDS(F, V) \
+    F(text, what)               /* one line */ \
+    F(u32, is_found)            /* 1: some rank waits; 0: none does */
 /* Requests an inspection of the node's workers: the node answers with one ROW for each place where
  * workers are, and INSPECTED. Since version 4. */
 #define RDZV_ASK_INSPECT_FIELDS(F, V) F(u64, id) F(text, why)
@@ -237,7 +287,10 @@
     /* silent_ms: ms since the node's last message; -1 = it is in the coordinator's process */ \
     F(i64, silent_ms)
 #define RDZV_STATUS_DONE_FIELDS(F, V) F(u32, jobs)
-#define RDZV_OPERATED_FIELDS(F, V)   F(u32, nodes) /* how many nodes the order was sent to */
+#define RDZV_OPERATED_FIELDS(F, V) \
+    F(u32, nodes)               /* how many nodes the order was sent to */ \
+    V(4) \
+    F(text, behind)             /* after ASK_DUMP: the result of the inquiry; else "" */
 
 /* M(NAME, name, number): the messages, and the type numbers in their frames. */
 #define RDZV_MESSAGES(M) \
@@ -257,6 +310,9 @@
     M(INSPECTED, inspected, 14) \
     M(ABANDON,   abandon,   15) \
     M(LEADS,     leads,     16) \
+    M(INQUIRE,   inquire,   17) \
+    M(PROGRESS,  progress,  18) \
+    M(FAILURE,   failure,   19) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \
@@ -275,7 +331,10 @@
     M(GOODBYE,    goodbye,    80) \
     M(WAITING,    waiting,    81) \
     M(ASK_INSPECT, ask_inspect, 82) \
-    M(MOVED,      moved,      83)
+    M(MOVED,      moved,      83) \
+    M(ASK_PROGRESS, ask_progress, 84) \
+    M(BEHIND,     behind,     85) \
+    M(NODES,      nodes,      90)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */

@@ -8,26 +8,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the job's secrets ---- */
 
 /* Returns whether only processes of this machine can reach what a hosting node opens. */
 static bool listens_locally(const struct backend_plan *plan) {
     return backend_is_loopback(plan->listen_port != 0 ? plan->listen_host : plan->store_host);
-}
-
-/* Reads the job's token file, if there is one and another process could connect. Stores the ring in
- * *out; NULL = the job has no secrets. */
-static int open_ring(const struct rendezvous_options *o, const struct backend_plan *plan,
-                     struct secure_ring **out, struct cr_error *err) {
-    const char *path = secure_token_path(o->token_file);
-    if (o->auth == RENDEZVOUS_AUTH_OFF) return 0;
-    if (path == NULL && o->auth == RENDEZVOUS_AUTH_REQUIRED) {
-        return cr_fail(err, -EINVAL,
-                       "cannot start: --rdzv-conf has auth=required, but there is no secret; give "
-                       "--rdzv-token-file FILE, or set CRUN_RDZV_TOKEN_FILE");
-    }
-    return path == NULL || plan->alone ? 0 : secure_ring_open(path, out, err);
 }
 
 /* ---- opening ---- */
@@ -40,6 +27,7 @@ int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, const char *
         .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
         .listen_port = plan->listen_port, .ports = plan->ports,
         .close_timeout_ms = close_timeout_ms, .own_run_id = run_id,
+        .store_guard = &plan->store_guard, .has_secret = plan->has_secret,
         .own_instance = plan->instance, .allows_heirs = plan->allows_heirs,
         .ring = plan->ring, .says_open = plan->says_open && !listens_locally(plan)};
     return coordinator_host_open(loop, &h, out, err);
@@ -54,6 +42,8 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .store_addr = plan->own_addr,
                                          .listen_host = plan->listen_host,
                                          .ports = plan->ports,
+                                         .store_guard = &plan->store_guard,
+                                         .has_secret = plan->has_secret,
                                          .jobs_come_later = true,
                                          .elected = true,
                                          .own_run_id = o->run_id,
@@ -61,7 +51,8 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .held_ms = plan->etcd_lease_ms,
                                          .close_timeout_ms = o->close_timeout_ms,
                                          .ring = plan->ring,
-                                         .says_open = plan->says_open};
+                                         .says_open = plan->says_open &&
+                                                      !backend_is_loopback(plan->listen_host)};
     int rc = coordinator_host_open(loop, &h, &host, err);
     if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
     rc = way_elected_new(loop, o, plan, host, out, err);
@@ -111,6 +102,15 @@ static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
     return 0;
 }
 
+/* Returns 0 if a node of this job can authenticate; or -ENOENT and a text in err if the token file
+ * only has keys of other jobs or roles. */
+static int check_key(struct secure_ring *ring, const char *run_id, struct cr_error *err) {
+    uint8_t key[SECURE_KEY];
+    int rc = secure_ring_choose(ring, SECURE_MEMBER, run_id, key, err);
+    explicit_bzero(key, sizeof(key));
+    return rc;
+}
+
 static int open_kind(uv_loop_t *loop, const struct rendezvous_options *options,
                      const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct way *w = NULL;
@@ -132,9 +132,13 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
              const struct backend_plan *plan, const struct way_events *events, void *arg,
              struct way **out, struct cr_error *err) {
     struct backend_plan secured = *plan;
+    bool needs_ring = !plan->alone || options->auth == RENDEZVOUS_AUTH_REQUIRED;
+    int rc = 0;
     secured.ring = NULL;
     secured.says_open = options->auth != RENDEZVOUS_AUTH_OFF;
-    int rc = open_ring(options, plan, &secured.ring, err);
+    secured.has_secret = secured.says_open && secure_token_path(options->token_file) != NULL;
+    if (needs_ring) rc = secure_ring_find(options->auth, options->token_file, &secured.ring, err);
+    if (secured.ring != NULL) rc = check_key(secured.ring, options->run_id, err);
     if (rc == 0) rc = open_kind(loop, options, &secured, out, err);
     if (rc < 0) {
         secure_ring_close(secured.ring);
@@ -147,6 +151,9 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
 
 /* ---- calls that go to the kind of way ---- */
 
+const struct coordinator_host *way_host(const struct way *w) { return w->host; }
+
+bool way_has_secret(const struct way *w) { return w->ring != NULL; }
 bool way_is_local(const struct way *w) { return w->kind == &way_local; }
 bool way_hosts(const struct way *w) { return w->host != NULL && w->kind != &way_elected; }
 

@@ -79,8 +79,11 @@ struct backend_plan {
     uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
     /* the secrets of the job, set and owned by way_open(); NULL = none */
     struct secure_ring *ring;
+    /* true: the job has a secret, even if no other process can connect; set by way_open() */
+    bool has_secret;
     bool says_open; /* true: if this node hosts for everybody, a line says so; from way_open() */
     struct cr_port_range ports;        /* the ports that may be chosen where none is given */
+    struct rendezvous_store_guard store_guard; /* whom the rounds' stores serve */
 };
 
 /* Checks the options without resolving a name or opening a socket. Returns 0, or -EINVAL and sets
@@ -118,6 +121,10 @@ struct backend_addresses {
  * err. */
 int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err);
 
+/* Writes the numeric addresses of this machine's interfaces, separated by blanks, without loopback
+ * addresses; at most `room` - 1 bytes. Workers of this node may connect from any of them. */
+void backend_list_own_addresses(char *out, size_t room);
+
 /* Returns whether a numeric address is a loopback address: 127.0.0.0/8 or ::1. */
 bool backend_is_loopback(const char *addr);
 /* Returns whether a host means all interfaces: 0.0.0.0 or ::. */
@@ -149,12 +156,16 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
              const struct backend_plan *plan, const struct way_events *events, void *arg,
              struct way **out, struct cr_error *err);
 
+/* Returns whether the job has a secret, which nodes of other processes have to prove. */
+bool way_has_secret(const struct way *w);
 bool way_is_local(const struct way *w);
 /* Returns whether the coordinator at the endpoint runs in this process. */
 bool way_hosts(const struct way *w);
 /* Returns where the coordinator is, as the end of the phrase "the coordinator …" in a log line: "is
  * this node", "is there" (at the endpoint) or "is elected". */
 const char *way_description(const struct way *w);
+/* Returns what this node hosts, or NULL if it hosts nothing. */
+const struct coordinator_host *way_host(const struct way *w);
 /* Returns the numeric address at which this node last reached the coordinator; "" on the local way
  * and before the first connection. */
 const char *way_coordinator_addr(const struct way *w);

@@ -4,6 +4,7 @@
  *   server.c       the thread, its loop, calls from other threads
  *   space.c        opening, clearing and closing spaces
  *   listen.c       binding, accepting, pausing when descriptors run out
+ *   access.c       who may use a space
  *   connection.c   opening a connection, reading from it, its events
  *   serve.c        parsing the received bytes into requests, and carrying them out
  *   turn.c         fairness: how much one client gets before the others are served
@@ -66,6 +67,9 @@ struct store_connection {
     /* true if the space had client_max clients when it accepted this connection. The server then
      * closes the connection, unless its first bytes are those of the administration dialect. */
     bool spare;
+    /* true: the space is restricted and does not admit the client's address. The server closes the
+     * connection, unless its first bytes are a registered magic number. */
+    bool stranger;
     struct store_session session;
     struct store_parser parser;
     /* links of the list space->connections; once `closing` is set, links of the list
@@ -102,6 +106,9 @@ struct store_space {
     int users;
     bool paused; /* true while no connections are accepted, because no descriptor was left */
     bool closing;
+    bool restricted; /* true: only clients of this machine and of `admitted` are served */
+    bool waits;      /* true: no connection is accepted before store_space_restrict() is called */
+    struct cr_network_list admitted;
     char address[80];
     uint64_t opened_ms;
     uint64_t bytes_in, bytes_out;
@@ -182,8 +189,11 @@ void store_spaces_close(struct store_server *server); /* closes all spaces and f
  * negative errno and sets err. */
 int store_listen(struct store_server *server, const char *host, uint16_t port, int *fd,
                  uint16_t *bound_port, char address[80], struct cr_error *err);
-/* Starts to accept connections. Returns 0 or a negative errno. */
+/* Starts to accept connections, unless the space waits for store_space_restrict(). Returns 0 or a
+ * negative errno. */
 int store_listener_attach(struct store_space *space);
+/* Starts to accept connections if the space has waited. */
+void store_listener_begin(struct store_space *space);
 /* Call this when a descriptor has become free. If the space has paused accepting because no
  * descriptor was left, it accepts again. */
 void store_listener_resume(struct store_space *space);
@@ -191,6 +201,16 @@ void store_listener_resume(struct store_space *space);
  * before the listening socket is closed: the kernel would reset connections that are left in the
  * queue. */
 void store_listener_turn_away(struct store_space *space);
+
+/* ---- access.c ---- */
+
+/* Returns whether the space serves the client at the other end of `fd`. */
+bool store_space_admits(const struct store_space *space, int fd, const union store_peer *peer);
+/* Makes the space use the list, which it takes over, and closes the connections of clients that the
+ * list does not admit. Call this on the server's thread. */
+void store_space_restrict_now(struct store_space *space, struct cr_network_list *admitted);
+/* Closes the connection of a client that the space does not admit; logs its address. */
+void store_connection_refuse(struct store_connection *c);
 
 /* ---- connection.c ---- */
 

@@ -461,5 +461,5 @@ void host_operate(struct host *h, int node, uint32_t kind) {
     (void) snprintf(host, sizeof(host), "n%d", node);
     struct rdzv_operate o = {.run_id = "job", .host = host, .kind = kind,
                              .left_ms = rnd(h->w, NOTICE_MAX), .why = "an operator"};
-    (void) coordinator_operate(h->coordinator, &o);
+    (void) coordinator_operate(h->coordinator, host_now(h), &o);
 }

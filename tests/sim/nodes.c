@@ -208,9 +208,25 @@ static void on_inspect(void *arg, uint64_t id, const char *why) {
     (void) arg, (void) id, (void) why;
 }
 
+static void on_failure(void *arg, const struct rdzv_failure *failure) {
+    (void) arg, (void) failure;
+}
+
 static void on_dump(void *arg, const char *why) {
     struct sim_node *n = arg;
     node_dump(&n->node, node_now(n), why);
+}
+
+/* A simulated worker is in no process group, so a node only says that it has answered. */
+static void on_ask_progress(void *arg, uint64_t inquiry) {
+    struct sim_node *n = arg;
+    const struct rdzv_progress last = {.inquiry = inquiry, .is_last = 1, .name = "", .op = ""};
+    member_progress(n->member, &last);
+}
+
+static void on_behind(void *arg, const struct rdzv_behind *behind) {
+    (void) arg;
+    (void) behind;
 }
 
 static const struct member_actions member_actions = {
@@ -218,7 +234,8 @@ static const struct member_actions member_actions = {
     .aim = do_aim, .lead = do_lead,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
-    .on_inspect = on_inspect};
+    .on_inspect = on_inspect, .on_ask_progress = on_ask_progress, .on_behind = on_behind,
+    .on_failure = on_failure};
 
 /* ---- struct member_session_actions: what the session requests of its node ---- */
 
