@@ -238,6 +238,9 @@ void host_peer_flush(struct host_peer *peer);
 /* Closes the connection of a remote node. The coordinator then frees the node's seat
  * (RENDEZVOUS_CLOSED) or suspends it (RENDEZVOUS_BROKEN). */
 void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const char *why);
+/* Sends GOODBYE at once to a remote node that has a seat, because its connection is about to be
+ * closed although this process goes on. */
+void host_peer_say_goodbye(struct host_peer *peer, const char *why);
 /* Closes the connection of a remote node without a call of its coordinator, because the caller is
  * about to free the coordinator, too. */
 void host_peer_forget(struct host_peer *peer, const char *why);

@@ -147,7 +147,8 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
     }
     coordinator_identify(job->coordinator, host->terms.coordinator);
     if (host->is_heir) coordinator_is_heir(job->coordinator);
-    if (host->allows_heirs) coordinator_allow_heirs(job->coordinator, host->own_instance);
+    coordinator_set_own(job->coordinator, host->own_instance);
+    if (host->allows_heirs) coordinator_allow_heirs(job->coordinator);
     job->is_own = strcmp(run_id, host->own_run_id) == 0;
     if (job->is_own) coordinator_keep_job(job->coordinator);
     if (host->follows_another) coordinator_follows_another(job->coordinator);

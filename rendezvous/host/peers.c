@@ -181,6 +181,14 @@ void host_peer_forget(struct host_peer *peer, const char *why) {
     host_peer_close(peer, RENDEZVOUS_CLOSED, why);
 }
 
+void host_peer_say_goodbye(struct host_peer *peer, const char *why) {
+    struct rdzv_message m = {.type = RDZV_GOODBYE};
+    m.goodbye.why = why;
+    if (peer->local || peer->closing || peer->seat == NULL) return;
+    host_peer_send(peer, &m);
+    host_peer_flush(peer);
+}
+
 /* Closes the connection after the error `rc`. EPIPE means that the node has closed the connection.
  * With every other error the node may still run, because the network may be the cause. */
 static void broken(struct host_peer *peer, int rc) {
