@@ -285,8 +285,13 @@ void coordinator_host_retire(struct coordinator_host *host, const char *why) {
 
 void coordinator_host_moved(struct coordinator_host *host, const char *run_id, uint64_t epoch,
                             const char *addr, uint16_t port) {
-    struct host_job *job = host_get_job(host, run_id);
-    if (job != NULL) host_supersede_job(job, epoch, addr, port);
+    struct cr_error err = {0};
+    struct host_job *job;
+    if (host_get_job(host, NULL, run_id, &job, &err) == 0) {
+        host_supersede_job(job, epoch, addr, port);
+    } else {
+        host_log(host, CR_LOG_WARN, err.text);
+    }
     host_end_event(host);
 }
 
