@@ -159,8 +159,8 @@ void host_log(struct coordinator_host *host, enum cr_log_level level, const char
 /* Returns the job with that run id, or NULL. */
 struct host_job *host_find_job(const struct coordinator_host *host, const char *run_id);
 /* Stores in *out the job with that run id, which it creates if there is none: for `peer`, or if
- * that is NULL, for this host's own node. Returns 0; or a negative errno and a text in err: -ENOMEM,
- * or -EUSERS if there are too many jobs already. */
+ * that is NULL, for this host's own node. Returns 0; or a negative errno and a text in err:
+ * -ENOMEM, or -EUSERS if there are too many jobs already. */
 int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
                  struct host_job **out, struct cr_error *err);
 /* Call this when a connection of the job is gone. When it was the last one, the job is kept for
