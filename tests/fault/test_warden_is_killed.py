@@ -33,6 +33,20 @@ def another_takes_its_place():
         assert_gone([last], "the last warden")
 
 
+def many_deaths_are_reported():
+    with Crun("--no-python", "/bin/sh", "-c", "echo $$ >$PIDS/0.pid; exec sleep 1000") as crun:
+        worker = crun.pid_of("0.pid")
+
+        def no_warden_is_left():
+            for child in children(crun.pid):
+                if name(child) == "crun-warden" and is_alive(child):
+                    os.kill(child, signal.SIGKILL)
+            return "the warden died 16 times and is not started again" in crun.said()
+
+        until(no_warden_is_left, "the warning")
+        assert is_alive(worker)
+
+
 def command_line(pid):
     return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
 
@@ -137,6 +151,7 @@ def a_crun_of_another_pid_namespace_is_left_alone():
 
 
 another_takes_its_place()
+many_deaths_are_reported()
 a_deputy_does_not_stay()
 all_that_are_called_crun("0")
 if cgroup_delegated():
