@@ -2,7 +2,7 @@
  * rank others wait for. */
 #include "operator/operator_internal.h"
 
-enum { JOB, NODE, HELP, OPTION_COUNT };
+enum { JOB, NODE, TOKEN, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [JOB] = OPERATOR_OPTION_JOB,
@@ -10,6 +10,7 @@ static const struct cr_option options[OPTION_COUNT] = {
               .value_name = "HOST",
               .default_value = "",
               .help = "only the workers on nodes of this host name (default: all nodes)"},
+    [TOKEN] = OPERATOR_OPTION_TOKEN,
     [HELP] = CR_OPTION_HELP,
 };
 

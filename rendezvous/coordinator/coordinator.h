@@ -54,6 +54,13 @@ struct coordinator_actions {
     /* Called when a node offers the store of the next round. Closes the store of the last round if
      * this host has opened it. This action may be NULL. */
     void (*close_store)(void *arg);
+    /* Called for each node of a round that forms, after open_store() or close_store(). This action
+     * may be NULL. */
+    void (*admit)(void *arg, void *peer);
+    /* Called before ROUND is sent to the node with group rank 0, which has the round's store if
+     * `has_store` is true. Among the nodes of a round, it is the first that gets ROUND. This action
+     * may be NULL. */
+    void (*prepare_store)(void *arg, void *peer, uint64_t round, bool has_store);
     /* Returns the run id of another job whose nodes wait at the same hosting node, or NULL if there
      * is none. The text is valid until the next event. This action may be NULL. */
     const char *(*other_waiting)(void *arg);
@@ -97,7 +104,8 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err);
 
-/* Call this when a node has closed its connection, so that it counts as gone. Frees its seat. */
+/* Call this when a node has closed its connection, so that its process counts as ended. Frees its
+ * seat. */
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why);
 
@@ -132,6 +140,36 @@ uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t i
 /* Call this right after coordinator_new() if another elected coordinator has led the job before.
  * Its round may still run, so the first round of this coordinator is delayed (forming.c). */
 void coordinator_follows_another(struct coordinator *c);
+
+/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. The
+ * job is not discarded when its last node is gone, because the node of that launcher comes back. */
+void coordinator_keep_job(struct coordinator *c);
+/* Call this right after coordinator_new() if the coordinator is that of an heir: it begins no run
+ * of its own, but only goes on with that of the coordinator that was lost. */
+void coordinator_is_heir(struct coordinator *c);
+/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node.
+ * `instance` is that in the JOINs of that node. */
+void coordinator_set_own(struct coordinator *c, uint64_t instance);
+/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node, and
+ * another node of the round shall take over if the coordinator is lost (succession.c). */
+void coordinator_allow_heirs(struct coordinator *c);
+
+/* Call this when the launcher in whose process the coordinator runs was told to end, and an heir
+ * will take over (coordinator_view.has_heirs). No further round forms here. Call
+ * coordinator_goodbye() when the workers of that launcher's node are gone. */
+void coordinator_retire(struct coordinator *c);
+
+/* Closes the connections of all nodes, so that they look for another coordinator. What this
+ * coordinator knows of the job stays in memory, because the nodes may come back. */
+void coordinator_send_away(struct coordinator *c);
+
+enum coordinator_claim {
+    COORDINATOR_SERVES,        /* this coordinator goes on, under the larger epoch */
+    COORDINATOR_IS_SUPERSEDED, /* another coordinator may decide; all connections were closed */
+};
+/* Call this when a node or host names an epoch that is larger than this coordinator's: the node has
+ * tried to join an heir. Returns whether this coordinator goes on. */
+enum coordinator_claim coordinator_hear_epoch(struct coordinator *c, int64_t now_ms);
 
 /* Call this when the coordinator gets or loses the right to form rounds; a new coordinator has the
  * right. Without the right, a running round goes on, but no round begins, and no node is let into
@@ -192,6 +230,12 @@ struct coordinator_view {
     uint32_t in_state[SEAT_STATE_COUNT];
     uint32_t awaited;        /* how many nodes are missing before a round can form */
     bool is_held;            /* true: only the right to form is missing for the next round */
+    /* true: so few nodes of the last round are heard that another coordinator may lead them */
+    bool lacks_majority;
+    /* true: this coordinator has formed a round, or has a majority of the nodes of an earlier
+     * coordinator's round, and does not lack the majority now */
+    bool decides;
+    bool has_heirs;          /* true: if the coordinator is lost, another node takes over */
     int outcome;             /* an enum rendezvous_outcome, valid in phase ENDED */
     /* why the last round was stopped, or the job ended; valid until the next event */
     const char *why;

@@ -5,7 +5,7 @@ exits_programs := $(BUILD)/tests/bench/instant_exits $(BUILD)/tests/bench/exit_w
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o
 	$(call link,)
 
-$(BUILD)/tests/bench/instant_exits: $(call rooms,agent inspect rendezvous store base)
+$(BUILD)/tests/bench/instant_exits: $(call rooms,agent inspect status rendezvous store base)
 $(BUILD)/tests/bench/instant_exits: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS)
 $(BUILD)/tests/bench/exit_with: LDFLAGS += -static
 
@@ -85,3 +85,8 @@ bench-nccl: all $(nccl_layer) ## the cost of the nccl backend's layer, on the ho
 	    CRUNRT_CUDA_LIBRARY=$(abspath $(bench_host_nccl))/libcuda.so.1 HOST_NCCL_RACE=off \
 	    $(BUILD)/bin/crun --standalone --nproc-per-node 1 $(nccl_layer)
 .PHONY: bench-nccl
+
+$(BUILD)/tests/bench/stamp: LDFLAGS += -static
+bench-hosts: $(BUILD)/tests/bench/stamp programs ## crun --hosts on 2 to 64 namespaces, beside hydra
+	$(Q)BUILD=$(BUILD) tests/bench/hosts.py
+.PHONY: bench-hosts
