@@ -89,6 +89,17 @@ def test_one_node(tmp):
     disturb(tmp, 1, 4, 6, 1)
 
 
+def test_the_agent_ends_the_operations_of_the_others(tmp):
+    """The survivors wait neither for each other's signs of life nor for broken connections."""
+    done = crun("--standalone", "--nproc-per-node=4", "--max-restarts=1",
+                BUILD / "examples" / "elastic", "200", "--pace-ms", "2", "--kill", "1@50",
+                env=clean_env(OMP_NUM_THREADS=1))
+    assert done.returncode == 0, done
+    # a survivor between two operations learns it from crunrt_step()
+    assert "; the agent has ended the round" in done.stderr, done
+    assert "no sign of rank" not in done.stderr, done
+
+
 def test_while_a_group_is_made(tmp):
     """No rank has a connection that could break: the agent reports the failure, and the waiting
     ranks rejoin."""

@@ -19,7 +19,7 @@ extern "C" {
 
 #include <stdbool.h>
 
-#define CRUNRT_BACKEND_ABI 6
+#define CRUNRT_BACKEND_ABI 7
 
 /* The functions with which a backend uses the group's keys in the store. Each function that returns
  * an int returns 0; or a negative errno, and sets err. */
@@ -59,6 +59,11 @@ struct backend_group {
     bool is_foreign;          /* true if other ranks may run torch.distributed instead of crunrt */
     const char *bind_address; /* numeric address of this host at which other ranks reach it */
     struct backend_store store;
+    /* A descriptor that becomes readable when the agent has sent something; -1 if there is no
+     * agent. After that, is_over(store.arg) returns whether the agent has ended the round: the
+     * group will never work again, so its waits may end. Any thread may call is_over(). */
+    int agent_fd;
+    bool (*is_over)(void *arg);
 };
 
 struct backend_call {

@@ -80,6 +80,8 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
         .is_foreign = g->is_foreign,
         .bind_address = address,
         .store = group_backend_store(g),
+        .agent_fd = g->rt->channel.fd,
+        .is_over = group_is_over,
     };
     if (g->backend->probe != NULL) rc = g->backend->probe(&b, err);
     if (rc < 0) return rc;

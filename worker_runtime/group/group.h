@@ -118,6 +118,9 @@ void group_limit_store(struct crunrt_group *g, int64_t timeout_ms);
 
 struct backend_store group_backend_store(struct crunrt_group *g);
 
+/* is_over() of struct backend_group. */
+bool group_is_over(void *group);
+
 /* Call this with the result `rc` of a call on g->store. If `rc` is an error, it copies the error
  * text, which that call has left in crunrt_last_error(), to *err. Returns `rc`. */
 int group_store_failure(int rc, struct cr_error *err);

@@ -14,6 +14,7 @@
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/group/group.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -59,6 +60,16 @@ static int64_t grace_ms(const struct crunrt_group *g, int code) {
     if (code == -ETIMEDOUT) return GRACE_AFTER_TIMEOUT_MS;
     if (g->backend->looks_every_ms > 0) return g->backend->looks_every_ms + GRACE_AFTER_LOOK_MS;
     return g->rt->channel.page != NULL ? GRACE_UNDER_AGENT_MS : GRACE_AFTER_RESET_MS;
+}
+
+/* Returns true if the agent has ended the round, or does so within grace_ms. The agent sees the
+ * death of a worker before any other process does, and names that worker. So this rank need not
+ * wait for signs of the other ranks, and a worker that goes on in its process loses no time. To a
+ * worker that cannot rejoin the agent reports nothing. */
+static bool agent_knows(struct crunrt_group *g, int64_t grace_ms) {
+    const struct channel_page *page = g->rt->channel.page;
+    if (page == NULL || atomic_load(&page->can_rejoin) == 0) return false;
+    return worker_channel_wait_over(&g->rt->channel, cr_deadline_ms(grace_ms)) == 1;
 }
 
 /* Waits for the keys state/<rank> for at most grace_ms. Sets `out` to a text that names the ranks
@@ -115,7 +126,11 @@ int group_break(struct crunrt_group *g, const char *what, const char *doing, str
     write_state(g, doing);
     group_report_failure(g, own, first, sizeof(first));
     if (g->state != NULL && reports_first) g->backend->abort(g->state);
-    find_silent(g, grace_ms(g, cause.code), silent, sizeof(silent));
+    bool is_timeout = cause.code == -ETIMEDOUT;
+    if (!is_timeout && agent_knows(g, grace_ms(g, cause.code)))
+        (void) snprintf(silent, sizeof(silent), "; the agent has ended the round");
+    else
+        find_silent(g, grace_ms(g, cause.code), silent, sizeof(silent));
     if (cause.code == -ETIMEDOUT) find_others(g, doing, others, sizeof(others));
 
     struct cr_error lost = {0};

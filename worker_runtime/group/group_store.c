@@ -209,6 +209,11 @@ static void on_report(void *arg, const char *text) {
                                     NULL);
 }
 
+bool group_is_over(void *group) {
+    const struct crunrt_group *g = group;
+    return rt_round_is_over(g->rt);
+}
+
 void group_limit_store(struct crunrt_group *g, int64_t timeout_ms) {
     int64_t most = g->rt->store->timeout_ms;
     int64_t wanted = timeout_ms < STORE_ANSWERS_MS ? STORE_ANSWERS_MS : timeout_ms;

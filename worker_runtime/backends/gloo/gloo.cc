@@ -39,7 +39,8 @@ int gloo_open(const backend_group *group, void **out, cr_error *err) {
         state->context->setTimeout(to_milliseconds(group->timeout_ms / 5));
         GroupStore store(*group);
         auto device = shared_device(group->bind_address);
-        state->context->connect(store, device);
+        state->context->connect(store, device, group->agent_fd, group->is_over,
+                                group->store.arg);
         *out = state.release();
         return 0;
     });

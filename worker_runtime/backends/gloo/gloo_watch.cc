@@ -121,13 +121,15 @@ class Buffer;
 // and the thread.
 class Watch {
   public:
-    Watch(std::shared_ptr<Transport> inner, const std::map<ino_t, int> &before);
+    Watch(std::shared_ptr<Transport> inner, const std::map<ino_t, int> &before, int agent_fd,
+          bool (*is_over)(void *arg), void *arg);
     ~Watch();
 
     const std::shared_ptr<Transport> inner;
     std::mutex mutex;
     std::set<Buffer *> buffers;
     std::vector<char> gone; // [peer]
+    bool over = false;      // true if the waits have ended because the agent has ended the round
 
     void end_all_waits();
     void close_duplicates();
@@ -138,14 +140,18 @@ class Watch {
     }
 
   private:
-    void watch(int socket);
+    int watch(int socket, uint32_t events);
+    void end_if_over();
     void run();
     void close_duplicate(int fd);
     void look();
     bool is_broken(int peer);
     void probe_peers(const std::vector<int> &peers);
 
+    bool (*const is_over_)(void *arg);
+    void *const arg_;
     Descriptor epoll_, end_;
+    int agent_ = -1; // the duplicate of the agent's connection; -1 if it is not watched
     std::set<int> duplicates_; // protected by the mutex
     std::vector<std::unique_ptr<UnboundBuffer>> probes_; // [peer]; used only by the thread
     char nothing_ = 0;
@@ -259,9 +265,15 @@ class Buffer : public UnboundBuffer {
     // was lost; otherwise throws IoException.
     bool finish_wait(const Waiting &w, int *rank, Wait inner) {
         const Message &message = w.messages.front();
+        bool over;
+        {
+            std::lock_guard<std::mutex> lock(watch_->mutex);
+            over = watch_->over;
+        }
         try {
             return (message.inner.get()->*inner)(rank, milliseconds(1));
         } catch (const gloo::IoException &) {
+            if (over) throw gloo::IoException("the agent has ended the round: a worker failed");
             throw gloo::IoException(gloo::MakeString("Connection to rank ", message.peers.front(),
                                                      " of the group broke in a message"));
         }
@@ -297,8 +309,10 @@ class WatchedTransport : public Transport {
 
 // ---- the thread ----
 
-Watch::Watch(std::shared_ptr<Transport> transport, const std::map<ino_t, int> &before)
-    : inner(std::move(transport)), gone(static_cast<size_t>(inner->size)),
+Watch::Watch(std::shared_ptr<Transport> transport, const std::map<ino_t, int> &before,
+             int agent_fd, bool (*is_over)(void *arg), void *arg)
+    : inner(std::move(transport)), gone(static_cast<size_t>(inner->size)), is_over_(is_over),
+      arg_(arg),
       epoll_(epoll_create1(EPOLL_CLOEXEC), "epoll_create1"),
       end_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"),
       probes_(static_cast<size_t>(inner->size)) {
@@ -309,8 +323,10 @@ Watch::Watch(std::shared_ptr<Transport> transport, const std::map<ino_t, int> &b
     for (const auto &socket : connected_sockets()) {
         // A socket that is not in `before` belongs to this group, or another thread has opened it
         // since `before` was made. To watch a socket of another thread does no harm.
-        if (before.count(socket.first) == 0) watch(socket.second);
+        if (before.count(socket.first) == 0) watch(socket.second, EPOLLRDHUP);
     }
+    // EPOLLET: another thread reads what the agent sends, so that the data may stay for long
+    if (agent_fd >= 0) agent_ = watch(agent_fd, EPOLLIN | EPOLLRDHUP | EPOLLET);
     HoldSignals hold;
     thread_ = std::thread([this] { run(); });
 }
@@ -323,21 +339,23 @@ Watch::~Watch() {
     close_duplicates();
 }
 
-// Watches a duplicate of the socket. Does nothing if the duplicate's number is in the last quarter
-// of the process's descriptor limit, because these descriptors are left to the program.
-void Watch::watch(int socket) {
+// Watches a duplicate of the socket, and returns it. Returns -1 and does nothing if the duplicate's
+// number is in the last quarter of the process's descriptor limit, because these descriptors are
+// left to the program.
+int Watch::watch(int socket, uint32_t events) {
     rlimit limit = {};
     int fd = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     epoll_event event = {};
-    event.events = EPOLLRDHUP; // EPOLLERR and EPOLLHUP need not be requested
+    event.events = events; // EPOLLERR and EPOLLHUP need not be requested
     event.data.fd = fd;
-    if (fd < 0) return;
+    if (fd < 0) return -1;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || static_cast<rlim_t>(fd) > limit.rlim_cur / 4 * 3 ||
         epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) < 0) {
         close(fd);
-        return;
+        return -1;
     }
     duplicates_.insert(fd);
+    return fd;
 }
 
 void Watch::close_duplicates() {
@@ -351,6 +369,16 @@ void Watch::close_duplicate(int fd) {
     if (duplicates_.erase(fd) > 0) close(fd);
 }
 
+// Ends all waits if the agent has ended the round. It sees the death of a worker at once, while the
+// news of a broken connection goes from rank to rank.
+void Watch::end_if_over() {
+    if (!is_over_(arg_)) return;
+    std::lock_guard<std::mutex> lock(mutex);
+    over = true;
+    std::fill(gone.begin(), gone.end(), 1);
+    for (Buffer *buffer : buffers) buffer->end_lost_waits();
+}
+
 void Watch::run() {
     int looks = 0, pause_ms = first_pause_ms;
     for (;;) {
@@ -358,6 +386,11 @@ void Watch::run() {
         int n = epoll_wait(epoll_.get(), &event, 1, looks > 0 ? pause_ms : -1);
         if (n < 0 && errno != EINTR) return;
         if (n == 1 && event.data.fd == end_.get()) return;
+        if (n == 1 && event.data.fd == agent_) {
+            end_if_over();
+            if ((event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) close_duplicate(agent_);
+            continue;
+        }
         if (n == 1) {
             close_duplicate(event.data.fd);
             looks = looks_max;
@@ -413,12 +446,13 @@ WatchedContext::WatchedContext(int rank, int size) : gloo::rendezvous::Context(r
 WatchedContext::~WatchedContext() = default;
 
 void WatchedContext::connect(gloo::rendezvous::Store &store,
-                             std::shared_ptr<gloo::transport::Device> &device) {
+                             std::shared_ptr<gloo::transport::Device> &device, int agent_fd,
+                             bool (*is_over)(void *arg), void *arg) {
     // a group of one rank has no peer to watch
     if (size == 1) return connectFullMesh(store, device);
     const auto before = connected_sockets();
     connectFullMesh(store, device);
-    watch_ = std::make_shared<Watch>(transportContext_, before);
+    watch_ = std::make_shared<Watch>(transportContext_, before, agent_fd, is_over, arg);
     transportContext_ = std::make_shared<WatchedTransport>(watch_);
 }
 

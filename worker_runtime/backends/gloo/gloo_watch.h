@@ -25,8 +25,10 @@ class WatchedContext : public gloo::rendezvous::Context {
 
     // Connects like connectFullMesh(), and starts to watch the connections. Throws what
     // connectFullMesh() throws, and std::system_error.
-    void connect(gloo::rendezvous::Store &store,
-                 std::shared_ptr<gloo::transport::Device> &device);
+    // `agent_fd`, `is_over` and `arg` are those of struct backend_group: when the agent has ended
+    // the round, all waits end.
+    void connect(gloo::rendezvous::Store &store, std::shared_ptr<gloo::transport::Device> &device,
+                 int agent_fd, bool (*is_over)(void *arg), void *arg);
 
     // Closes all connections and ends all waits in all threads. Call this only after connect().
     void abort();
