@@ -147,7 +147,11 @@ def test_a_hung_job_is_ended_and_says_where(tmp):
     """--hang-timeout ends the round; the report names the odd rank, and a restart follows."""
     began = time.monotonic()
     done = crun("--no-python", "--nproc-per-node=4", "--hang-timeout=1", "--max-restarts=1",
-                "-r3", "--log-dir=logs", STUCK, "2", "load_batch", cwd=tmp)
+                "-r3", "--log-dir=logs", "--event-log=events", STUCK, "2", "load_batch", cwd=tmp)
+    events = [json.loads(line) for line in (tmp / "events").read_text().splitlines()]
+    broken = [e for e in events if e["event"] == "round_broken"]
+    assert [e["cause"] for e in broken] == ["hang", "hang"], events
+    assert all(1 <= e["detect_s"] < 10 * SCALE for e in broken), broken
     took = time.monotonic() - began
     assert done.returncode == 1, done
     word = "hang (for 1 s no output, and no use of the processor): rank 2 on "
