@@ -89,8 +89,10 @@ void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_ro
     /* the first line of the report is the line */
     cr_buffer_consume(&c->inspection, line.len < c->inspection.len ? line.len + 1 : 0);
     (void) snprintf(c->broken, sizeof(c->broken),
-                    "the workers on %s hang (for %g s no output, and no use of the processor): %s",
-                    c->host, (double) quiet_ms / 1000, line.len > 0 ? line.data : "no memory left");
+                    "the workers on %s hang (for %g s no output%s): %s", c->host,
+                    (double) quiet_ms / 1000,
+                    c->job->hang_when_silent ? "" : ", and no use of the processor",
+                    line.len > 0 ? line.data : "no memory left");
     cr_buffer_done(&line);
 }
 

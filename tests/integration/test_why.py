@@ -11,6 +11,7 @@ import pathlib
 import random
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -163,6 +164,22 @@ def test_a_hung_job_is_ended_and_says_where(tmp):
     assert any(line.startswith("  ranks 0-1, 3 (3 ranks): ") for line in lines[report:]), done
     assert done.stderr.count("  ranks 0-1, 3 (3 ranks): ") == 2, done
     assert took < 20 * SCALE, took
+
+
+def test_workers_that_wait_in_a_loop(tmp):
+    """All ranks use the processor: only --hang-when=silent sees that they hang."""
+    options = ["--no-python", "--nproc-per-node=2", "--hang-timeout=1"]
+    done = crun(*options, "--hang-when=silent", STUCK, "0", "compute", cwd=tmp)
+    assert done.returncode == 1, done
+    assert "hang (for 1 s no output): the 2 ranks are at 2 places" in done.stderr, done
+    assert "compute < main" in done.stderr, done
+    job = start([CRUN, *options, STUCK, "0", "compute"], env=clean_env(OMP_NUM_THREADS=1), cwd=tmp)
+    try:
+        job.wait(timeout=3)  # three times the hang timeout
+        raise AssertionError(job.communicate())
+    except subprocess.TimeoutExpired:
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=60 * SCALE)
 
 
 def check_is_left_alone(tmp, *arguments):
