@@ -109,12 +109,13 @@ static bool matches_prefix(const struct cr_option *option, const char *name) {
     return strncmp(option->name, name, strlen(name)) == 0;
 }
 
-static int fail_ambiguous(const struct parser *p, const char *word, const char *name) {
+static int fail_ambiguous(const struct parser *p, const char *word, const char *name,
+                          bool gives_way) {
     char list[512] = "";
     size_t n = 0;
     for (size_t i = 0; i < p->command->option_count; i++) {
         const struct cr_option *option = &p->command->options[i];
-        if (!matches_prefix(option, name)) continue;
+        if (option->gives_way != gives_way || !matches_prefix(option, name)) continue;
         int wrote =
             snprintf(list + n, sizeof(list) - n, "%s--%s", n == 0 ? "" : ", ", option->name);
         if (wrote < 0 || (size_t) wrote >= sizeof(list) - n) break;
@@ -123,20 +124,33 @@ static int fail_ambiguous(const struct parser *p, const char *word, const char *
     return cr_fail(p->err, -EINVAL, "ambiguous option '%.60s': it could be %s", word, list);
 }
 
+/* Stores in *found the last of the options whose name begins with `name` and whose flag gives_way
+ * is as given. Returns the number of these options. */
+static int count_matches(const struct cr_command *command, const char *name, bool gives_way,
+                         int *found) {
+    int matches = 0;
+    for (size_t i = 0; i < command->option_count; i++) {
+        const struct cr_option *option = &command->options[i];
+        if (option->gives_way != gives_way || !matches_prefix(option, name)) continue;
+        *found = (int) i;
+        matches++;
+    }
+    return matches;
+}
+
 /* Finds the option for the word "--name[=value]": the option with exactly this name; if there is
- * none, the only option whose name begins with this one. Returns the option's index; or -EINVAL,
- * and sets the error. */
+ * none, the only option whose name begins with this one. Options with the flag gives_way are only
+ * considered if no other option fits. Returns the option's index; or -EINVAL, and sets the
+ * error. */
 static int find_long(const struct parser *p, const char *word) {
     char name[NAME_MAX_BYTES];
     if (read_name(word, name) < 0) return fail_unknown(p, word, NULL);
-    int found = cr_option_find(p->command, name), matches = 0;
+    int found = cr_option_find(p->command, name);
     if (found >= 0) return found;
-    for (size_t i = 0; i < p->command->option_count; i++) {
-        if (!matches_prefix(&p->command->options[i], name)) continue;
-        found = (int) i;
-        matches++;
-    }
-    if (matches > 1) return fail_ambiguous(p, word, name);
+    int matches = count_matches(p->command, name, false, &found);
+    bool gives_way = matches == 0;
+    if (gives_way) matches = count_matches(p->command, name, true, &found);
+    if (matches > 1) return fail_ambiguous(p, word, name, gives_way);
     return matches == 1 ? found : fail_unknown(p, word, name);
 }
 
@@ -156,6 +170,16 @@ static bool looks_like_option(const char *word) {
     double number;
     if (word[0] != '-' || word[1] == '\0' || strchr(word, ' ') != NULL) return false;
     return cr_parse_double(word, &number) < 0;
+}
+
+static int take_repeated(struct parser *p, const struct cr_option *option, const char *value) {
+    struct cr_command_line *line = p->line;
+    if (line->repeated_count == line->repeated_max) {
+        return cr_fail(p->err, -E2BIG, "--%s is given more than %zu times", option->name,
+                       line->repeated_max);
+    }
+    line->repeated[line->repeated_count++] = value;
+    return 0;
 }
 
 /* Stores option number i. `joined` is the value that stands in the same word as the option, after
@@ -179,7 +203,7 @@ static int take_option(struct parser *p, int i, const char *joined) {
         joined = *p->next++;
     }
     p->line->value[i] = joined;
-    return 0;
+    return option->repeats ? take_repeated(p, option, joined) : 0;
 }
 
 static int take_long(struct parser *p, const char *word) {
@@ -188,9 +212,24 @@ static int take_long(struct parser *p, const char *word) {
     return i < 0 ? i : take_option(p, i, equals == NULL ? NULL : equals + 1);
 }
 
+/* Parses a word such as "-np" or "-np=4" if an option has this word as its second form. Returns 1
+ * if an option was parsed, 0 if no option has the word; or -EINVAL, and sets the error. */
+static int take_word(struct parser *p, const char *word) {
+    size_t n = strcspn(word, "=");
+    for (size_t i = 0; i < p->command->option_count; i++) {
+        const char *known = p->command->options[i].word;
+        if (known == NULL || strlen(known) != n || strncmp(known, word, n) != 0) continue;
+        int rc = take_option(p, (int) i, word[n] == '=' ? word + n + 1 : NULL);
+        return rc < 0 ? rc : 1;
+    }
+    return 0;
+}
+
 /* Parses a word of short options: "-m", "-r3", "-r=3", or "-mr3", in which the flag m is followed
  * by the option r with the value 3. */
 static int take_letters(struct parser *p, const char *word) {
+    int taken = take_word(p, word);
+    if (taken != 0) return taken < 0 ? taken : 0;
     for (const char *at = word + 1; *at != '\0'; at++) {
         int i = find_letter(p->command, *at);
         if (i < 0) return fail_unknown(p, word, NULL);
@@ -305,6 +344,7 @@ int cr_command_line_parse(const struct cr_command *command, char **argv, cr_gete
         line->source[i] = CR_FROM_DEFAULT;
     }
     line->request = -1;
+    line->repeated_count = 0;
     line->dashes_seen = false;
     line->arguments = argv + 1;
     line->argument_count = 0;

@@ -8,7 +8,9 @@
  *   --name VALUE, --name=VALUE, --flag   '_' in a name is read as '-'; a unique prefix is enough
  *   -x VALUE, -xVALUE, -x=VALUE, -abx3   for options that have a letter
  *   --                                   ends the options and is dropped
- * If an option occurs twice, the last value counts. In "--name VALUE" and "-x VALUE", VALUE must
+ *   -word VALUE, -word=VALUE             for options that have a word of several letters, as "-np"
+ * If an option occurs twice, the last value counts, unless the option collects all of its values
+ * (cr_option.repeats). In "--name VALUE" and "-x VALUE", VALUE must
  * not begin with a dash, unless VALUE is "-", is a negative number, or contains a blank. These are
  * the rules of Python's argparse, which torchrun uses.
  *
@@ -25,6 +27,14 @@
 struct cr_option {
     const char *name;          /* long name without "--", with dashes: "log-dir" */
     char letter;               /* letter of the short form; 0 if the option has no short form */
+    const char *word;          /* "-np": a second form of the option, of one dash and several
+                                * letters; NULL if it has none */
+    bool gives_way;            /* true if a prefix that also fits an option without this flag means
+                                * that option. For options that torchrun lacks: they must not make
+                                * a prefix ambiguous that is unique in torchrun. */
+    bool repeats;              /* true if all values are wanted, when the option is given several
+                                * times: they are stored in cr_command_line.repeated. At most one
+                                * option of a command may have this flag. */
     bool has_variable;         /* true if a variable such as PET_LOG_DIR sets the default */
     const char *old_variable;  /* variable that is read if the one of has_variable is not set; NULL
                                 * if there is none */
@@ -97,6 +107,10 @@ struct cr_command_line {
     const char **value;            /* [option_count]: value of each option, "1" for a flag that is
                                     * on, NULL for no value */
     enum cr_option_source *source; /* [option_count]: where the value of each option came from */
+    const char **repeated;         /* values of the option with `repeats`, in their order; may be
+                                    * NULL if the command has no such option */
+    size_t repeated_count;         /* number of values in `repeated` */
+    size_t repeated_max;           /* number of values that `repeated` has room for */
     int request;                   /* index of the option with is_request, such as --help, that was
                                     * given; -1 if none was given */
     bool dashes_seen;              /* true if the word "--" was given, which ends the options */

@@ -189,6 +189,10 @@ static void put_man_option(struct out *out, const struct cr_command *command, in
     char variable[CR_OPTION_LABEL_MAX];
     put(out, ".TP\n.B ");
     if (option->letter != 0) put(out, "\\-%c, ", option->letter);
+    if (option->word != NULL) {
+        put_roff(out, option->word);
+        put(out, ", ");
+    }
     put(out, "\\-\\-");
     put_roff(out, option->name);
     if (option->value_name != NULL) put(out, " \\fI%s\\fR", option->value_name);
@@ -283,6 +287,7 @@ static void put_completion_value(struct out *out, const char *prefix,
                                  const struct cr_option *option) {
     put(out, "        %s--%s", prefix, option->name);
     if (option->letter != 0) put(out, "|%s-%c", prefix, option->letter);
+    if (option->word != NULL) put(out, "|%s%s", prefix, option->word);
     put(out, ") COMPREPLY=($(compgen ");
     if (option->words != NULL) put(out, "-W \"%s\"", option->words);
     else put(out, strcmp(option->value_name, "FOLDER") == 0 ? "-d" : "-f");

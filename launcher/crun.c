@@ -22,6 +22,8 @@
 #include "inspect/inspector.h"
 #include "launcher/devices.h"
 #include "launcher/exit_status.h"
+#include "launcher/hosts_options.h"
+#include "launcher/hosts_start.h"
 #include "launcher/job.h"
 #include "launcher/nesting.h"
 #include "launcher/numa.h"
@@ -370,7 +372,8 @@ static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
     case OPTIONS_VERSION:
         return cr_buffer_printf(b, "crun " CRUN_VERSION " (elastic launcher, a drop-in for "
                                    "torchrun; not the OCI container runtime of the same name)\n");
-    case OPTIONS_RUN: break;
+    case OPTIONS_RUN:
+    case OPTIONS_DEPUTY: break;
     }
     return -EINVAL;
 }
@@ -407,6 +410,20 @@ static int launch_under_scheduler(struct options *options, char *const *words) {
     return fail_by(&err);
 }
 
+/* Runs the job on the hosts of --hosts or --hostfile; or, without them, on this node. Returns the
+ * exit status. */
+static int launch_somewhere(struct options *options, char *const *words) {
+    struct hosts_choice choice;
+    struct cr_error err = {0};
+    if (hosts_are_given(options)) {
+        bool is_usage = false;
+        int status = hosts_start(options, &is_usage, &err);
+        return status >= 0 ? status : fail(is_usage ? EXIT_USAGE : EXIT_FAILED, err.text);
+    }
+    if (hosts_fill_one_node(options, &choice, &err) < 0) return fail(EXIT_USAGE, err.text);
+    return launch_under_scheduler(options, words);
+}
+
 int main(int argc, char **argv) {
     struct options options;
     struct cr_error err = {0};
@@ -419,12 +436,14 @@ int main(int argc, char **argv) {
     int status;
     if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
         status = fail(EXIT_USAGE, err.text);
+    } else if (options.wanted == OPTIONS_DEPUTY) {
+        status = hosts_run_deputy();
     } else if (options.wanted != OPTIONS_RUN) {
         struct cr_buffer text = {0};
         int rc = write_text(options.wanted, &text);
         status = print(&text, rc);
     } else {
-        status = launch_under_scheduler(&options, words);
+        status = launch_somewhere(&options, words);
     }
     free(words);
     return status;

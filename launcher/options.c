@@ -11,10 +11,11 @@
 #include <string.h>
 
 /* The sections of --help, in order. */
-enum { WORKERS, PROGRAM, RENDEZVOUS, ENDING, LOGS, OTHER };
+enum { WORKERS, HOSTS, PROGRAM, RENDEZVOUS, ENDING, LOGS, OTHER };
 
 static const char *const groups[] = {
     [WORKERS] = "Workers",
+    [HOSTS] = "Several hosts, without a scheduler",
     [PROGRAM] = "What is run",
     [RENDEZVOUS] = "Rendezvous (who takes part)",
     [ENDING] = "Restarting and ending",
@@ -31,6 +32,7 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "number of nodes; MIN:MAX is elastic, with the c10d backend"},
     [OPTION_NPROC] =
     {.name = "nproc-per-node", .value_name = "N|WORD", .default_value = "1", .has_variable = true,
+     .word = "-ppn",
      .old_variable = "PET_N_PROC_PER_NODE", /* the spelling of Kubeflow's PyTorchJob v1 */
      .group = WORKERS,
      .words = "auto cpu gpu xpu npu",
@@ -41,7 +43,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = WORKERS,
      .help = "rank of this node, for the static backend"},
     [OPTION_SCHEDULER] =
-    {.name = "scheduler", .value_name = "WORD", .default_value = "auto", .has_variable = true,
+    {.name = "scheduler", .gives_way = true,
+     .value_name = "WORD", .default_value = "auto", .has_variable = true,
      .group = WORKERS,
      .words = "auto none show",
      .help = "auto: take options that are not given from Slurm, Kubernetes, mpirun and others; "
@@ -57,6 +60,39 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "numa-binding", .value_name = "HOW", .group = WORKERS,
      .words = "node socket exclusive core-complex",
      .help = "bind each worker to the CPUs near its GPU"},
+    [OPTION_HOSTS] =
+    {.name = "hosts", .value_name = "HOST[:N],...", .gives_way = true, .group = HOSTS,
+     .words = "localhost",
+     .help = "start the job on these hosts by ssh, with N workers each (default: "
+             "--nproc-per-node); [..] stands around an IPv6 address"},
+    [OPTION_HOSTFILE] =
+    {.name = "hostfile", .value_name = "FILE", .gives_way = true, .group = HOSTS,
+     .help = "the same from a file: a line 'HOST slots=N', 'HOST:N' or 'HOST' for each host"},
+    [OPTION_WORLD_SIZE] =
+    {.name = "world-size", .letter = 'n', .word = "-np", .value_name = "N", .gives_way = true,
+     .group = HOSTS,
+     .words = "1 2 8",
+     .help = "workers of the whole job (also -np N): the hosts are filled in their order; without "
+             "hosts, workers on this node"},
+    [OPTION_EXPORT] =
+    {.name = "export", .letter = 'x', .value_name = "NAME[=VALUE]", .gives_way = true,
+     .repeats = true, .group = HOSTS,
+     .words = "HF_HOME WANDB_MODE",
+     .help = "pass this variable to the hosts; may be given several times"},
+    [OPTION_RSH] =
+    {.name = "rsh", .value_name = "COMMAND", .default_value = "ssh", .has_variable = true,
+     .gives_way = true, .group = HOSTS,
+     .words = "ssh rsh",
+     .help = "command that starts crun on a host: COMMAND HOST CRUN ...; options may follow its "
+             "name, as in 'ssh -p 2222'"},
+    [OPTION_FAN_OUT] =
+    {.name = "fan-out", .value_name = "N", .default_value = "32", .has_variable = true,
+     .gives_way = true, .group = HOSTS,
+     .words = "32 64",
+     .help = "hosts that one host starts itself; of more hosts, these start the others"},
+    [OPTION_COPY_CRUN] =
+    {.name = "copy-crun", .has_variable = true, .gives_way = true, .group = HOSTS,
+     .help = "copy crun to ~/.cache/crun of hosts that lack it or have another version"},
     [OPTION_MODULE] =
     {.name = "module", .letter = 'm', .has_variable = true, .group = PROGRAM,
      .help = "PROGRAM is a Python module, as in python -m"},
@@ -92,7 +128,8 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "local-addr", .value_name = "HOST", .has_variable = true, .group = RENDEZVOUS,
      .help = "address that this node tells the others (default: found out)"},
     [OPTION_PORT_RANGE] =
-    {.name = "port-range", .value_name = "LO-HI", .has_variable = true, .group = RENDEZVOUS,
+    {.name = "port-range", .gives_way = true,
+     .value_name = "LO-HI", .has_variable = true, .group = RENDEZVOUS,
      .words = "29500-29600",
      .help = "ports at which this node may listen where no port is given, for firewalls (default: "
              "any free one)"},
@@ -125,7 +162,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "
              "keep_alive_interval=5, keep_alive_max_attempt=3 and others"},
     [OPTION_RDZV_TOKEN_FILE] =
-    {.name = "rdzv-token-file", .value_name = "FILE", .has_variable = true, .group = RENDEZVOUS,
+    {.name = "rdzv-token-file", .gives_way = true,
+     .value_name = "FILE", .has_variable = true, .group = RENDEZVOUS,
      .help = "file with the job's secret: only nodes and operators that have it take part "
              "(default: CRUN_RDZV_TOKEN_FILE)"},
     [OPTION_MAX_RESTARTS] =
@@ -148,24 +186,27 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "SIGTERM SIGINT SIGHUP SIGQUIT SIGUSR1 SIGUSR2",
      .help = "signals that end the job; the workers get the same one"},
     [OPTION_PREEMPTION_SIGNALS] =
-    {.name = "preemption-signals", .value_name = "SIG,...", .default_value = "SIGUSR1",
+    {.name = "preemption-signals", .gives_way = true,
+     .value_name = "SIG,...", .default_value = "SIGUSR1",
      .has_variable = true, .group = ENDING,
      .words = "SIGUSR1 SIGUSR2 SIGTERM",
      .help = "signals that announce this node's end: workers may save, then the node leaves the "
              "job"},
     [OPTION_PREEMPTION_NOTICE] =
-    {.name = "preemption-notice", .value_name = "SECONDS", .default_value = "30",
+    {.name = "preemption-notice", .gives_way = true, .value_name = "SECONDS", .default_value = "30",
      .has_variable = true, .group = ENDING,
      .words = "30 60 120",
      .help = "from such a signal to the node's end"},
     [OPTION_STEP_TIMEOUT] =
-    {.name = "step-timeout", .value_name = "SECONDS", .default_value = "0", .has_variable = true,
+    {.name = "step-timeout", .gives_way = true,
+     .value_name = "SECONDS", .default_value = "0", .has_variable = true,
      .group = ENDING,
      .words = "0 600",
      .help = "end a worker that makes no step for so long (workers that call crunrt_step); 0: "
              "no limit"},
     [OPTION_HANG_TIMEOUT] =
-    {.name = "hang-timeout", .value_name = "SECONDS", .default_value = "0", .has_variable = true,
+    {.name = "hang-timeout", .gives_way = true,
+     .value_name = "SECONDS", .default_value = "0", .has_variable = true,
      .group = ENDING,
      .words = "0 600 1800",
      .help = "end the round if for so long no worker of this node writes output or uses the "
@@ -184,7 +225,8 @@ static const struct cr_option table[OPTION_COUNT] = {
              "lost, 83 left with notice, 84 out of memory, 85 hung, 86 refused by the machine, 93 "
              "do not requeue, 128+n ended by signal n"},
     [OPTION_LEFTOVERS] =
-    {.name = "leftovers", .value_name = "WORD", .default_value = "detached", .has_variable = true,
+    {.name = "leftovers", .gives_way = true,
+     .value_name = "WORD", .default_value = "detached", .has_variable = true,
      .group = ENDING,
      .words = "detached end keep",
      .help = "processes that workers which ended well have left: those with a session of their "
@@ -194,7 +236,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "where logs and error files go (default: a new folder in the temp directory); "
              "/dev/null: none at all"},
     [OPTION_LOG_MAX_SIZE] =
-    {.name = "log-max-size", .value_name = "SIZE", .default_value = "0", .has_variable = true,
+    {.name = "log-max-size", .gives_way = true,
+     .value_name = "SIZE", .default_value = "0", .has_variable = true,
      .group = LOGS,
      .words = "0 10M 1G",
      .help = "limit of each log file, such as 100M; the first and the last part are kept; 0: none"},
@@ -242,7 +285,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = LOGS,
      .help = "append what happens to the job, one JSON object a line, with where the time went"},
     [OPTION_SUMMARY] =
-    {.name = "summary", .value_name = "WORD", .default_value = "auto", .has_variable = true,
+    {.name = "summary", .gives_way = true,
+     .value_name = "WORD", .default_value = "auto", .has_variable = true,
      .group = LOGS,
      .words = "auto always never",
      .help = "print where the time went at the end: auto (if there was a restart), always, never"},
@@ -262,6 +306,9 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_PRINT_MANUAL] =
     {.name = "print-manual", .is_request = true, .is_hidden = true, .group = OTHER,
      .help = "print crun(1); for the build"},
+    [OPTION_DEPUTY] =
+    {.name = "deputy", .is_request = true, .is_hidden = true, .group = OTHER,
+     .help = "obey the crun that has started this one on a host; see --hosts"},
     [OPTION_HELP] =
     {.name = "help", .letter = 'h', .is_request = true, .group = OTHER,
      .help = "a summary of the options"},
@@ -285,6 +332,7 @@ static const char help_tail[] =
     "\n"
     "  crun --nproc-per-node=4 --max-restarts=3 train.py --epochs 10\n"
     "  crun --nproc-per-node=gpu ./train_digits\n"
+    "  crun --hosts=node1:8,node2:8 train.py\n"
     "\n"
     "More: man crun";
 
@@ -330,6 +378,7 @@ static int take_request(struct options *o, int request, struct cr_error *err) {
     case OPTION_HELP: o->wanted = OPTIONS_HELP; return 0;
     case OPTION_VERSION: o->wanted = OPTIONS_VERSION; return 0;
     case OPTION_PRINT_MANUAL: o->wanted = OPTIONS_MANUAL; return 0;
+    case OPTION_DEPUTY: o->wanted = OPTIONS_DEPUTY; return 0;
     default:
         o->wanted = OPTIONS_COMPLETION;
         return check_shell(o->value[OPTION_PRINT_COMPLETION], err);
@@ -354,8 +403,12 @@ static int take_program(struct options *o, const struct cr_command_line *line,
 int options_parse(char **argv, cr_getenv_fn lookup, void *lookup_arg, struct options *out,
                   struct cr_error *err) {
     *out = (struct options){.wanted = OPTIONS_RUN};
-    struct cr_command_line line = {.value = out->value, .source = out->source};
+    struct cr_command_line line = {.value = out->value,
+                                   .source = out->source,
+                                   .repeated = out->exported,
+                                   .repeated_max = OPTIONS_EXPORTED_MAX};
     int rc = cr_command_line_parse(&crun_command, argv, lookup, lookup_arg, &line, err);
     if (rc < 0) return rc;
+    out->exported_count = line.repeated_count;
     return line.request < 0 ? take_program(out, &line, err) : take_request(out, line.request, err);
 }

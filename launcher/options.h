@@ -18,7 +18,9 @@
 enum option_id {
     OPTION_NNODES, OPTION_NPROC, OPTION_NODE_RANK, OPTION_SCHEDULER, OPTION_ROLE,
     OPTION_VIRTUAL_LOCAL_RANK,
-    OPTION_NUMA_BINDING, OPTION_MODULE, OPTION_NO_PYTHON, OPTION_RUN_PATH, OPTION_START_METHOD,
+    OPTION_NUMA_BINDING, OPTION_HOSTS, OPTION_HOSTFILE, OPTION_WORLD_SIZE, OPTION_EXPORT,
+    OPTION_RSH, OPTION_FAN_OUT, OPTION_COPY_CRUN, OPTION_MODULE, OPTION_NO_PYTHON, OPTION_RUN_PATH,
+    OPTION_START_METHOD,
     OPTION_STANDALONE, OPTION_MASTER_ADDR, OPTION_MASTER_PORT, OPTION_LOCAL_ADDR,
     OPTION_PORT_RANGE, OPTION_STORE_ALLOW,
     OPTION_RDZV_BACKEND, OPTION_RDZV_ENDPOINT, OPTION_RDZV_ID, OPTION_RDZV_CONF,
@@ -30,7 +32,8 @@ enum option_id {
     OPTION_REDIRECTS, OPTION_TEE, OPTION_LINE_PREFIX, OPTION_LOCAL_RANKS_FILTER,
     OPTION_STDOUT_FILTERS, OPTION_STDERR_FILTERS, OPTION_LOGS_SPECS, OPTION_EVENT_LOG_HANDLER,
     OPTION_EVENT_LOG, OPTION_SUMMARY, OPTION_STATUS_ADDR,
-    OPTION_USE_ENV, OPTION_PRINT_COMPLETION, OPTION_PRINT_MANUAL, OPTION_HELP, OPTION_VERSION,
+    OPTION_USE_ENV, OPTION_PRINT_COMPLETION, OPTION_PRINT_MANUAL, OPTION_DEPUTY, OPTION_HELP,
+    OPTION_VERSION,
     OPTION_COUNT
 };
 /* clang-format on */
@@ -40,8 +43,11 @@ enum options_wanted {
     OPTIONS_HELP,
     OPTIONS_VERSION,
     OPTIONS_COMPLETION,
-    OPTIONS_MANUAL
+    OPTIONS_MANUAL,
+    OPTIONS_DEPUTY /* this process is a deputy (launcher/hosts/hosts.h) */
 };
+
+#define OPTIONS_EXPORTED_MAX 64 /* how often --export can be given */
 
 /* The result of options_parse(). All texts in it point into argv, the environment or the table. */
 struct options {
@@ -49,6 +55,8 @@ struct options {
     const char *value[OPTION_COUNT]; /* for a flag: "1" if it is on, else NULL; for another option:
                                       * its text, or NULL for none */
     enum cr_option_source source[OPTION_COUNT];
+    const char *exported[OPTIONS_EXPORTED_MAX]; /* the values of all --export */
+    size_t exported_count;
     const char *program; /* PROGRAM as the user typed it */
     char *const *args;   /* arguments of PROGRAM; NULL-terminated */
 };

@@ -61,6 +61,8 @@ check | interop)
     need openssl 'certificates for the tests of backend etcd' have openssl
     need spin 'explores the model of the rendezvous' have spin
     need iproute2 'network namespaces as hosts' have ip
+    need openssh-server 'a real sshd starts crun --hosts' have_admin sshd
+    need openssh-client 'reaches it' have ssh
     need libdw1 'native stacks of crun-agent why' find_library libdw.so.1
     need procps 'looks for processes left behind' have ps
     need python3-venv 'a fresh virtual environment for the wheel' python3 -c 'import ensurepip'

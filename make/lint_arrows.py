@@ -27,7 +27,7 @@ FACES = {
     "rendezvous": ["rendezvous.h", "server.h", "store_guard.h", "types.h"],
     "inspect": ["inspect.h", "inspector.h"],
     "status": ["snapshot.h", "status.h"],
-    "agent": ["agent.h", "agent_job.h"],
+    "agent": ["agent.h", "agent_job.h", "output/console.h"],
     "launcher": [],
     "operator": [],
     "worker_runtime": ["include/crunrt.h"],
@@ -70,7 +70,8 @@ CHAMBERS = {
     "agent/report": ("report.h", ["agent/process", "rendezvous"]),
     "agent/watchdog": ("watchdog.h", []),
 
-    "launcher": (None, ["agent", "inspect", "launcher/scheduler", "rendezvous"]),
+    "launcher": (None, ["agent", "inspect", "launcher/hosts", "launcher/scheduler", "rendezvous"]),
+    "launcher/hosts": ("hosts.h", ["agent"]),
     "launcher/scheduler": ("scheduler.h", []),
     "operator": (None, ["inspect", "rendezvous", "status"]),
 
@@ -138,6 +139,9 @@ PURE = [
     "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
     "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
+    "launcher/hosts_options.c", "launcher/hosts/entries.c", "launcher/hosts/lead.c",
+    "launcher/hosts/lines.c", "launcher/hosts/message.c", "launcher/hosts/tree.c",
+    "launcher/hosts/way.c",
     "launcher/scheduler_options.c", "launcher/scheduler/scheduler.c",
     "launcher/scheduler/variables.c", "launcher/scheduler/host_list.c",
     "launcher/scheduler/slurm.c", "launcher/scheduler/mpi.c", "launcher/scheduler/batch.c",

@@ -33,6 +33,7 @@ struct rendezvous {
     const struct rendezvous_events *events;
     void *arg;
     char *run_id;
+    uint64_t coordinator;  /* id of the coordinator in the newest WELCOME */
     uint32_t max_restarts; /* this node's setting; the job's may differ */
     struct member *member;
     struct member_session session;
@@ -206,12 +207,8 @@ static const struct way_events way_events = {.on_open = on_open, .on_data = on_d
 
 static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
     struct rendezvous *r = arg;
-    const char *addr;
-    uint16_t port;
+    r->coordinator = welcome->coordinator;
     member_welcomed(r->member, now_ms(r), welcome);
-    if (member_leader_at(r->member, &addr, &port)) {
-        way_follow(r->way, welcome->coordinator, welcome->epoch, addr, port);
-    }
 }
 
 static void on_moved(void *arg, const char *addr, uint16_t port) {
@@ -298,7 +295,7 @@ static void do_aim(void *arg, const char *addr, uint16_t port) {
 
 static void do_lead(void *arg, uint64_t epoch) {
     const struct rendezvous *r = arg;
-    way_lead(r->way, epoch);
+    way_lead(r->way, epoch, member_addr(r->member));
 }
 
 /* ---- the member's actions: towards the agent ---- */
@@ -330,6 +327,11 @@ static void do_round(void *arg, const struct rdzv_round *m) {
     if (r->offer != NULL) {
         store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0,
                            r->session.version >= RDZV_VERSION_NODES);
+    }
+    const char *addr;
+    uint16_t port;
+    if (member_leader_at(r->member, &addr, &port)) {
+        way_follow(r->way, r->coordinator, r->session.epoch, addr, port);
     }
     if (!r->closing) r->events->on_round(r->arg, &round);
 }

@@ -6,11 +6,17 @@ _crun() {
     [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
     case ${prev//_/-} in
         --nnodes) COMPREPLY=($(compgen -W "1 2 1:2" -- "$cur")); return ;;
-        --nproc-per-node) COMPREPLY=($(compgen -W "auto cpu gpu xpu npu" -- "$cur")); return ;;
+        --nproc-per-node|-ppn) COMPREPLY=($(compgen -W "auto cpu gpu xpu npu" -- "$cur")); return ;;
         --node-rank) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --scheduler) COMPREPLY=($(compgen -W "auto none show" -- "$cur")); return ;;
         --role) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --numa-binding) COMPREPLY=($(compgen -W "node socket exclusive core-complex" -- "$cur")); return ;;
+        --hosts) COMPREPLY=($(compgen -W "localhost" -- "$cur")); return ;;
+        --hostfile) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --world-size|-n|-np) COMPREPLY=($(compgen -W "1 2 8" -- "$cur")); return ;;
+        --export|-x) COMPREPLY=($(compgen -W "HF_HOME WANDB_MODE" -- "$cur")); return ;;
+        --rsh) COMPREPLY=($(compgen -W "ssh rsh" -- "$cur")); return ;;
+        --fan-out) COMPREPLY=($(compgen -W "32 64" -- "$cur")); return ;;
         --start-method) COMPREPLY=($(compgen -W "spawn fork forkserver" -- "$cur")); return ;;
         --master-addr) COMPREPLY=($(compgen -W "127.0.0.1 localhost" -- "$cur")); return ;;
         --master-port) COMPREPLY=($(compgen -W "0 29500" -- "$cur")); return ;;
@@ -48,7 +54,7 @@ _crun() {
         --status-addr) COMPREPLY=($(compgen -W "127.0.0.1:0 127.0.0.1:9400" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
-    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --use-env --print-completion --help --version"
+    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else

@@ -73,7 +73,7 @@ static int64_t limit_of_stop(const struct coordinator *c) {
     return c->may_form ? 0 : c->lease_ms;
 }
 
-static void send_stop(struct coordinator *c, struct coordinator_seat *s) {
+void coordinator_send_stop(struct coordinator *c, struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_STOP};
     m.stop = (struct rdzv_stop){.round = c->round, .why = c->why, .limit_ms = limit_of_stop(c)};
     seat_send(c, s, &m);
@@ -106,7 +106,7 @@ void coordinator_stop_round(struct coordinator *c, int64_t now_ms) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->state != SEAT_RUNNING && s->state != SEAT_SUCCEEDED) continue;
-        send_stop(c, s);
+        coordinator_send_stop(c, s);
         seat_enter(c, s, SEAT_STOPPING, now_ms);
     }
     coordinator_start_forming(c, now_ms, c->why);
@@ -171,7 +171,7 @@ static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator
     coordinator_stop_round(c, now_ms);
     /* this node was STOPPING already, so coordinator_stop_round() has sent it no STOP, but it needs
      * the time limit in STOP */
-    if (!succession_may_decide(c)) send_stop(c, s);
+    if (!succession_may_decide(c)) coordinator_send_stop(c, s);
 }
 
 static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -222,6 +222,7 @@ static void answer_beat(struct coordinator *c, int64_t now_ms, struct coordinato
     struct rdzv_message ack = {.type = RDZV_BEAT_ACK};
     ack.beat_ack.sent_ms = b->sent_ms;
     ack.beat_ack.at_ms = now_ms > 0 ? now_ms : 1;
+    ack.beat_ack.settled = succession_settled(c);
     seat_send(c, s, &ack);
 }
 

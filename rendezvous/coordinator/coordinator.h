@@ -144,6 +144,9 @@ void coordinator_follows_another(struct coordinator *c);
 /* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. The job
  * is not discarded when its last node is gone, because the node of that launcher comes back. */
 void coordinator_keep_job(struct coordinator *c);
+/* Call this right after coordinator_new() if the coordinator is that of an heir: it begins no run of
+ * its own, but only goes on with that of the coordinator that was lost. */
+void coordinator_is_heir(struct coordinator *c);
 /* Call this right after coordinator_new() if the coordinator runs in the launcher of a node: if the
  * coordinator is lost, another node of the round takes over (succession.c). own_instance is the
  * `instance` in the JOIN of the node in this process; 0 = there is none. */

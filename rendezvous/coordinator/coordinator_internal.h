@@ -80,6 +80,7 @@ struct coordinator_rebuild {
 
 /* Who takes over, and whether this coordinator may decide (succession.c). */
 struct coordinator_succession {
+    bool is_heir;          /* true: this coordinator forms no round before it has won an electorate */
     bool allows_heirs;     /* true: the rounds of this coordinator have heirs */
     uint64_t own_instance; /* instance of the launcher in whose process this coordinator runs */
     /* the electorates of the last round, and of the round before while it still counts */
@@ -92,6 +93,7 @@ struct coordinator_succession {
     int64_t old_leader;
     bool lacks_majority;   /* true: so many nodes may have another coordinator that one may decide */
     int64_t lacks_since_ms;
+    int64_t away_ms;       /* when all connections are closed next, while lacks_majority is set */
     int64_t check_ms;      /* until this time lacks_majority stays false, if no seat is removed */
 };
 
@@ -145,6 +147,7 @@ struct coordinator_seat {
     int64_t confirmed_ms; /* newest heard_at_ms of the node; COORDINATOR_NEVER = none */
     /* rank of the node's ballot in succession.now and succession.before; -1 = it has none */
     int64_t ballot, ballot_before;
+    bool was_in;          /* true: the node was in the last round; set by choose_seats() */
     uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
     bool is_ended;        /* true: the node's process has ended, or takes no part any more */
     bool abandons;        /* true: the node has sent ABANDON, so the end of its connection does not
@@ -232,6 +235,8 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms);
 /* Sets the phase, and logs the change. No other function writes `phase`. */
 void coordinator_enter(struct coordinator *c, enum coordinator_phase next, const char *why);
 void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char *why);
+/* Sends STOP with the reason c->why and the time limit that applies at present. */
+void coordinator_send_stop(struct coordinator *c, struct coordinator_seat *s);
 /* Ends the running round: sends STOP with the reason c->why to its nodes, which stop their workers
  * and join again. */
 void coordinator_stop_round(struct coordinator *c, int64_t now_ms);
@@ -362,10 +367,14 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
 void succession_seat_gone(struct coordinator *c, const struct coordinator_seat *s);
 /* Call this when a round has formed, and before ROUND is sent. Chooses the round's heirs. */
 void succession_round_formed(struct coordinator *c);
-/* Finds out whether this coordinator lacks the majority. If it has just lost it, stops the round;
- * if it has lacked it for two leases, closes all connections. */
+/* Finds out whether this coordinator lacks the majority. If it has just lost it, stops the round. */
 void succession_check(struct coordinator *c, int64_t now_ms);
+/* Call this in coordinator_tick(). If this coordinator has lacked the majority for two leases, closes
+ * all connections, which frees all seats; after six leases it ends the job. */
+void succession_tick(struct coordinator *c, int64_t now_ms);
 int64_t succession_deadline(const struct coordinator *c); /* CR_FOREVER if there is none */
+/* Returns the number of the last round plus 1 if that round is settled, else 0. */
+uint64_t succession_settled(const struct coordinator *c);
 /* Returns false while nodes that have not received the last ROUND could still elect an heir in the
  * name of the round before. */
 bool succession_may_form(const struct coordinator *c);
@@ -397,6 +406,8 @@ void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j)
 /* Call this when a seat was removed. If no seat is left, the job has not ended and the coordinator
  * does not stand by, discards the job: the coordinator becomes EMPTY, like a new one. */
 void incarnation_end_if_empty(struct coordinator *c);
+/* Discards the job, which has no seat left: the coordinator becomes EMPTY, like a new one. */
+void incarnation_discard(struct coordinator *c);
 
 /* ---- forming.c ---- */
 

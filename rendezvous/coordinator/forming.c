@@ -23,8 +23,7 @@
  * over knows the nodes of the last round by their ballots. */
 static int compare_claim(const void *pa, const void *pb) {
     const struct coordinator_seat *const *a = pa, *const *b = pb;
-    int a_was_in = (*a)->group_rank >= 0 || (*a)->ballot >= 0;
-    int b_was_in = (*b)->group_rank >= 0 || (*b)->ballot >= 0;
+    int a_was_in = (*a)->was_in, b_was_in = (*b)->was_in;
     if (a_was_in != b_was_in) return b_was_in - a_was_in;
     if ((*a)->since_ms != (*b)->since_ms) return (*a)->since_ms < (*b)->since_ms ? -1 : 1;
     return (*a)->instance < (*b)->instance ? -1 : (*a)->instance > (*b)->instance;
@@ -33,7 +32,9 @@ static int compare_claim(const void *pa, const void *pb) {
 static uint32_t choose_seats(struct coordinator *c, struct coordinator_seat **chosen) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->seat_count; i++) {
-        if (c->seats[i]->state == SEAT_JOINED) chosen[n++] = c->seats[i];
+        struct coordinator_seat *s = c->seats[i];
+        s->was_in = s->group_rank >= 0 || (!c->has_formed && s->ballot >= 0);
+        if (s->state == SEAT_JOINED) chosen[n++] = s;
     }
     if (n <= c->max_nodes) return n;
     qsort(chosen, n, sizeof(*chosen), compare_claim);
@@ -114,6 +115,11 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
         .max_restarts = c->budget.max_restarts,
         .incarnation = c->incarnation, .heirs = c->succession.heirs_text,
         .leader = (uint32_t) (c->succession.leader + 1)};
+    if (c->succession.before.rounds_seen != 0) {
+        m.round.before_seen = c->succession.before.rounds_seen;
+        m.round.before_size = c->succession.before.size;
+        m.round.before_place = (uint32_t) (s->ballot_before + 1);
+    }
     seat_send(c, s, &m);
 }
 

@@ -90,6 +90,10 @@ void incarnation_end_if_empty(struct coordinator *c) {
     bool may_return = c->keeps_job && (c->has_formed || c->succession.now.rounds_seen != 0);
     if (c->seat_count > 0 || c->stands_by || may_return) return;
     if (c->phase == COORDINATOR_EMPTY || c->phase == COORDINATOR_ENDED) return;
+    incarnation_discard(c);
+}
+
+void incarnation_discard(struct coordinator *c) {
     coordinator_enter(c, COORDINATOR_EMPTY, "its last node is gone");
     coordinator_log(c, CR_LOG_INFO, "the last node is gone; the next one begins a new run");
     for (uint32_t i = 0; i < c->departed_count; i++) free(c->departed[i]);
@@ -101,7 +105,7 @@ void incarnation_end_if_empty(struct coordinator *c) {
     c->round = c->next_round = c->incarnation = 0;
     resuming_forget(c);
     succession_forget(c);
-    c->retires = false;
+    c->retires = c->stands_by = false;
     c->has_formed = c->had_stopping = false;
     c->group_size = c->world_size = c->gone_after_success = 0;
     c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;

@@ -141,6 +141,7 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     /* Reconcile before the time limits are checked: if the last call ends at the same time as a
      * node's join_timeout, the round forms with that node. */
     coordinator_reconcile(c, now_ms);
+    succession_tick(c, now_ms);
     coordinator_tell_waiting(c, now_ms);
     inquiry_tick(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {

@@ -9,8 +9,9 @@
  *
  * When a round forms, its electorate replaces that of the round before. But nodes that have not
  * received the new ROUND may still elect an heir in the name of the old round. So the old
- * electorate counts as well until too few such nodes are left; until then no further round
- * forms. */
+ * electorate counts as well until too few such nodes are left; then the new round is settled. Until
+ * then no further round forms, and an heir of the new round has to keep the nodes of the old
+ * electorate from electing another one, too. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/clock.h"
@@ -21,11 +22,17 @@
 /* A round with fewer nodes has no heirs: without the coordinator's node, the others are no more
  * than half of it. */
 #define GROUP_MIN 3
+/* After how many leases without the majority a coordinator sends its nodes away, and again, and
+ * after how many it ends the job. The nodes themselves search for a coordinator for four leases. */
+#define AWAY_LEASES 2
+#define END_LEASES  6
 
 void coordinator_allow_heirs(struct coordinator *c, uint64_t own_instance) {
     c->succession.allows_heirs = true;
     c->succession.own_instance = own_instance;
 }
+
+void coordinator_is_heir(struct coordinator *c) { c->succession.is_heir = true; }
 
 bool succession_may_decide(const struct coordinator *c) {
     return c->may_form && !c->succession.lacks_majority;
@@ -53,17 +60,24 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
 }
 
 /* Begins the electorate of a round that an earlier coordinator has formed, in which this
- * coordinator has to win. If memory is short, this coordinator never may decide: the electorate has
- * one node, whose ballot stays free. */
+ * coordinator has to win. If memory is short, the electorate has no ballots, so this coordinator
+ * never wins. */
 static void begin_foreign(struct coordinator *c, const struct rdzv_join *j) {
     struct coordinator_succession *u = &c->succession;
     electorate_end(&u->before);
-    for (uint32_t i = 0; i < c->seat_count; i++) c->seats[i]->ballot = c->seats[i]->ballot_before = -1;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        c->seats[i]->ballot = c->seats[i]->ballot_before = -1;
+    }
     u->old_leader = (int64_t) j->leader - 1;
+    if (j->before_size > 0 && j->before_size <= RDZV_NODES_MAX &&
+        electorate_begin(&u->before, j->before_seen, j->before_size, true) < 0) {
+        electorate_end(&u->now);
+        u->now.rounds_seen = j->rounds_seen;
+        return;
+    }
     if (electorate_begin(&u->now, j->rounds_seen, j->last_group_size, false) == 0) return;
     electorate_end(&u->now);
     u->now.rounds_seen = j->rounds_seen;
-    u->now.size = 0;
 }
 
 void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -80,6 +94,10 @@ void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinat
     if (has_heirs && is_newer) begin_foreign(c, j);
     if (has_heirs && j->rounds_seen == u->now.rounds_seen) s->ballot = j->last_rank;
     if (has_heirs && j->rounds_seen == u->before.rounds_seen) s->ballot_before = j->last_rank;
+    if (s->ballot >= 0 && j->before_seen == u->before.rounds_seen) {
+        s->ballot_before = (int64_t) j->before_place - 1;
+    }
+    if (s->ballot >= 0 && j->before_size == 0 && !c->has_formed) electorate_end(&u->before);
     u->check_ms = 0;
     succession_heard(c, now_ms, s, j->heard_at_ms, j->rounds_seen);
 }
@@ -167,23 +185,38 @@ static void majority_is_lost(struct coordinator *c, int64_t now_ms) {
                         c->succession.now.size, c->round);
     coordinator_log(c, CR_LOG_WARN, "%s", c->why);
     c->members_changed = true;
-    if (c->phase != COORDINATOR_FORMING) coordinator_stop_round(c, now_ms);
+    if (c->phase != COORDINATOR_FORMING) {
+        coordinator_stop_round(c, now_ms);
+        return;
+    }
+    /* the round was stopped before, without this time limit */
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        if (c->seats[i]->state == SEAT_STOPPING) coordinator_send_stop(c, c->seats[i]);
+    }
 }
 
 void coordinator_send_away(struct coordinator *c) {
-    c->stands_by = true;
-    /* without a node of the earlier round, this coordinator is like a new one */
-    if (!c->has_formed && !c->succession.now.is_won) electorate_end(&c->succession.now);
+    bool has_won = c->has_formed || c->succession.now.is_won;
     if (c->seat_count == 0) return;
     coordinator_log(c, CR_LOG_WARN, "closes the connections of its nodes, which may find a "
                     "coordinator that reaches more than half of the nodes");
-    charge_close(c);
-    c->charge.killed_until_ms = COORDINATOR_NEVER;
+    c->stands_by = has_won;
     while (c->seat_count > 0) {
         struct coordinator_seat *s = c->seats[0];
         if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
         seat_remove(c, s);
     }
+    /* What it knows of an earlier coordinator's round came from nodes that are gone now. */
+    if (!has_won) incarnation_discard(c);
+}
+
+/* Returns whether this coordinator is new, but the job is not, and no node of its last round has come
+ * yet. An heir only goes on with a job. For any other coordinator, spares show it: they have no
+ * rounds, but know the incarnation. */
+static bool is_foreign_run(const struct coordinator *c) {
+    const struct coordinator_succession *u = &c->succession;
+    if (c->has_formed || u->now.rounds_seen != 0) return false;
+    return u->is_heir || (u->allows_heirs && c->incarnation != 0 && !c->is_drawn);
 }
 
 void succession_check(struct coordinator *c, int64_t now_ms) {
@@ -192,6 +225,7 @@ void succession_check(struct coordinator *c, int64_t now_ms) {
     if (is_over || (!u->lacks_majority && now_ms < u->check_ms)) return;
     bool may = electorate_may_decide(&u->now, now_ms);
     if (!electorate_may_decide(&u->before, now_ms)) may = false;
+    if (is_foreign_run(c)) may = false;
     u->check_ms = CR_FOREVER;
     if (may && u->now.rounds_seen != 0) u->check_ms = electorate_until(&u->now, now_ms);
     if (may && u->before.rounds_seen != 0) {
@@ -200,22 +234,40 @@ void succession_check(struct coordinator *c, int64_t now_ms) {
     }
     bool was_lacking = u->lacks_majority;
     u->lacks_majority = !may;
-    if (may) u->lacks_since_ms = COORDINATOR_NEVER;
-    else if (u->lacks_since_ms == COORDINATOR_NEVER || !was_lacking) u->lacks_since_ms = now_ms;
-    if (!may && !was_lacking && c->has_formed) majority_is_lost(c, now_ms);
-    if (!may && now_ms >= u->lacks_since_ms + 2 * c->lease_ms) {
+    if (!may && !was_lacking) {
         u->lacks_since_ms = now_ms;
+        u->away_ms = now_ms + AWAY_LEASES * c->lease_ms;
+    }
+    if (!may && !was_lacking && c->has_formed) majority_is_lost(c, now_ms);
+    coordinator_wake_by(c, succession_deadline(c));
+}
+
+void succession_tick(struct coordinator *c, int64_t now_ms) {
+    struct coordinator_succession *u = &c->succession;
+    bool is_over = c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY;
+    if (is_over || !u->lacks_majority || now_ms < u->away_ms) return;
+    u->away_ms = now_ms + AWAY_LEASES * c->lease_ms;
+    bool may_end = c->has_formed || (is_foreign_run(c) && !u->is_heir);
+    if (may_end && now_ms >= u->lacks_since_ms + END_LEASES * c->lease_ms) {
+        coordinator_set_why(c, "too few nodes of the job's last round are left to go on: half of "
+                            "them or more are silent, and no other node has taken over");
+        coordinator_end_job(c, RENDEZVOUS_LOST);
+    } else if (!is_foreign_run(c) || u->is_heir) {
         coordinator_send_away(c);
     }
-    coordinator_wake_by(c, succession_deadline(c));
 }
 
 int64_t succession_deadline(const struct coordinator *c) {
     const struct coordinator_succession *u = &c->succession;
     if (c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY) return CR_FOREVER;
     if (u->lacks_majority && c->seat_count == 0) return CR_FOREVER;
-    if (u->lacks_majority) return u->lacks_since_ms + 2 * c->lease_ms;
+    if (u->lacks_majority) return u->away_ms;
     return u->now.rounds_seen + u->before.rounds_seen > 0 ? u->check_ms : CR_FOREVER;
+}
+
+uint64_t succession_settled(const struct coordinator *c) {
+    const struct coordinator_succession *u = &c->succession;
+    return u->before.rounds_seen == 0 && c->has_formed ? u->now.rounds_seen : 0;
 }
 
 bool succession_may_form(const struct coordinator *c) {
@@ -248,8 +300,7 @@ void succession_forget(struct coordinator *c) {
     struct coordinator_succession *u = &c->succession;
     electorate_end(&u->now);
     electorate_end(&u->before);
-    *u = (struct coordinator_succession){.allows_heirs = u->allows_heirs,
+    *u = (struct coordinator_succession){.allows_heirs = u->allows_heirs, .is_heir = u->is_heir,
                                          .own_instance = u->own_instance,
-                                         .lacks_since_ms = COORDINATOR_NEVER,
                                          .leader = -1, .old_leader = -1};
 }

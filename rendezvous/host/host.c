@@ -139,6 +139,7 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->own_run_id = strdup(o->own_run_id != NULL ? o->own_run_id : "");
     host->own_instance = o->own_instance;
     host->allows_heirs = o->allows_heirs;
+    host->is_heir = o->is_heir;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
     host->ring = o->ring;
@@ -146,7 +147,7 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->stand_by_ms = CR_FOREVER;
     host->terms.in_launcher = o->in_launcher;
     if (o->store_guard != NULL) host->guard = *o->store_guard;
-    host->is_restricted = host_guard_restricts(&host->guard, o->has_secret);
+    host->is_restricted = host_guard_restricts(&host->guard, o->has_secret || o->ring != NULL);
     draw_id(host);
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",

@@ -37,6 +37,7 @@ struct coordinator_host_options {
     const char *own_run_id; /* run id of the launcher's own job; NULL = there is none */
     /* `instance` in the JOIN of the launcher's own node; used if allows_heirs */
     uint64_t own_instance;
+    bool is_heir;           /* true: this host only goes on with jobs of a host that was lost */
     bool allows_heirs;      /* true: if this host is lost, another node may take over the jobs */
     bool alone;             /* true: the job has one node, in this process */
     bool jobs_come_later;   /* true: the store opens only when the first round forms */

@@ -131,6 +131,7 @@ struct coordinator_host {
     bool follows_another; /* true: another host may have led the job before */
     char *own_run_id;    /* run id of this launcher's own job; "" in crun-agent */
     uint64_t own_instance;
+    bool is_heir;        /* see coordinator_host_options */
     bool allows_heirs;   /* true: if this host is lost, another node takes over its jobs */
     bool may_form;       /* true: this host has the right to form rounds */
     int64_t held_ms;     /* see coordinator_host_options */

@@ -145,6 +145,7 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
         return NULL;
     }
     coordinator_identify(job->coordinator, host->terms.coordinator);
+    if (host->is_heir) coordinator_is_heir(job->coordinator);
     if (host->allows_heirs) coordinator_allow_heirs(job->coordinator, host->own_instance);
     job->is_own = strcmp(run_id, host->own_run_id) == 0;
     if (job->is_own) coordinator_keep_job(job->coordinator);

@@ -53,6 +53,9 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
 
 static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hello) {
     const struct host_peer *peer = arg;
+    /* on_hello() refuses this node; it is not told where the job is led */
+    if (host_check_member(peer, hello->run_id, NULL) < 0)
+        return (struct host_session_verdict){.serves = true};
     return host_judge(peer->host, hello);
 }
 
@@ -61,9 +64,11 @@ static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hel
 static void on_leads(void *arg, const struct rdzv_leads *leads) {
     const struct host_peer *peer = arg;
     struct coordinator_host *host = peer->host;
+    if (host_check_member(peer, leads->run_id, NULL) < 0) return;
     struct host_job *job = host->allows_heirs ? host_get_job(host, leads->run_id) : NULL;
     struct coordinator_view view;
-    if (job == NULL || leads->addr[0] == '\0' || leads->port < 1 || leads->port > UINT16_MAX) return;
+    bool names_host = leads->addr[0] != '\0' && leads->port >= 1 && leads->port <= UINT16_MAX;
+    if (job == NULL || !names_host) return;
     coordinator_look(job->coordinator, &view);
     if (leads->epoch <= job->epoch && job->is_superseded) return;
     if (view.decides || view.phase == COORDINATOR_ENDED) return;
@@ -119,7 +124,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct host_session_actions session_actions = {
-    .judge = judge, .on_leads = on_leads, .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
+    .judge = judge, .on_leads = on_leads,
+    .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
     .on_message = on_message, .on_lost = on_lost, .on_status = on_status,
     .on_operate = on_operate, .log = on_log};
 

@@ -34,6 +34,8 @@ const char *member_state_name(enum member_state s) {
 enum member_state member_state(const struct member *m) { return m->state; }
 uint64_t member_round(const struct member *m) { return m->round; }
 
+const char *member_addr(const struct member *m) { return m->set.self.addr; }
+
 bool member_leader_at(const struct member *m, const char **addr, uint16_t *port) {
     *addr = m->at.addr;
     *port = m->at.port;
@@ -500,9 +502,9 @@ static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s
     m->owes_failure = false;
     int64_t lease_ms = m->old_lease_ms > now_ms ? m->old_lease_ms - now_ms : 0;
     int64_t limit_ms = s->is_late != 0 ? lease_ms : s->limit_ms > 0 ? s->limit_ms : CR_FOREVER;
-    /* true: the node has reported a failure, so it stops its workers already, but STOP sets a time
-     * limit for that */
-    bool is_limited = m->state == MEMBER_FAILED && limit_ms != CR_FOREVER;
+    /* true: the node stops its workers already, but STOP sets a time limit for that */
+    bool is_limited = (m->state == MEMBER_FAILED || m->state == MEMBER_STOPPING) &&
+                      limit_ms != CR_FOREVER;
     if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED && !is_limited) return;
     enter(m, MEMBER_STOPPING, s->why);
     keep_alive_hasten(&m->keep_alive, now_ms);
@@ -580,6 +582,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_BEAT_ACK:
         keep_alive_answered(&m->keep_alive, msg->beat_ack.sent_ms, now_ms);
         if (msg->beat_ack.at_ms > m->heard_at_ms) m->heard_at_ms = msg->beat_ack.at_ms;
+        succession_settle(&m->succession, msg->beat_ack.settled);
         return 0;
     case RDZV_CHANGE: got_change(m, &msg->change); return 0;
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;

@@ -20,9 +20,18 @@ void succession_begin_round(struct succession *s, const struct rdzv_round *r) {
     rdzv_heirs_read(r->heirs, &s->heirs);
     s->leader = r->leader;
     s->round = r->round;
+    s->before_seen = r->before_seen;
+    s->before_size = r->before_size;
+    s->before_place = r->before_place;
     for (uint32_t i = 0; i < s->heirs.count; i++) {
         if (s->heirs.heir[i].rank == r->group_rank) s->own = (int) i;
     }
+}
+
+void succession_settle(struct succession *s, uint64_t settled) {
+    if (settled != s->round + 1) return;
+    s->before_seen = 0;
+    s->before_size = s->before_place = 0;
 }
 
 bool succession_lost(struct succession *s, int64_t now_ms, enum rendezvous_loss how,

@@ -23,6 +23,9 @@ struct succession {
     struct rdzv_heirs heirs; /* of the last round that this node was in */
     uint32_t leader;         /* `leader` in that ROUND */
     uint64_t round;
+    /* of the last ROUND, until the round is settled; see message.h */
+    uint64_t before_seen;
+    uint32_t before_size, before_place;
     int own;             /* index of this node in `heirs`; -1 = it is no heir */
     bool is_lost;        /* true: the coordinator is lost, and none was found since */
     int64_t found_ms;    /* time of the last WELCOME */
@@ -41,6 +44,8 @@ struct succession {
 void succession_init(struct succession *s);
 /* Call this with each ROUND of this node. */
 void succession_begin_round(struct succession *s, const struct rdzv_round *r);
+/* Call this with `settled` in each BEAT_ACK. */
+void succession_settle(struct succession *s, uint64_t settled);
 /* Call this when the coordinator is lost. heard_ms is the time of the last message from it. Returns
  * false if the search for a coordinator that began with an earlier loss goes on: this node has lost
  * an heir that could not form a round. Returns true if not, also if there are no heirs. */

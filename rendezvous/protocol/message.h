@@ -93,7 +93,9 @@
     F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
     F(u32, heirs)               /* how many heirs ROUND of the node's last round named */ \
     F(u32, leader)              /* `leader` in that ROUND */ \
-    F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */
+    F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */ \
+    /* as in that ROUND, while BEAT_ACK has not said that the round is settled; else 0 */ \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -213,7 +215,10 @@
     V(4) \
     /* heirs: the nodes that take over if the coordinator is lost, in this order (heirs.h) */ \
     F(text, heirs) \
-    F(u32, leader)              /* group rank of the coordinator's own node, plus 1; 0 = none */
+    F(u32, leader)              /* group rank of the coordinator's own node, plus 1; 0 = none */ \
+    /* The electorate of the round before, which counts until this round is settled: the number of \
+     * that round, plus 1; its number of nodes; the node's group rank in it, plus 1. 0 = none */ \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
 /* Addresses from which workers of the round's nodes may come. Several of these messages come before
  * ROUND, and only to the node with group rank 0, if it offers the store. Since version 4. */
 #define RDZV_NODES_FIELDS(F, V) \
@@ -236,7 +241,9 @@
 #define RDZV_BEAT_ACK_FIELDS(F, V) \
     F(i64, sent_ms) \
     V(4) \
-    F(i64, at_ms)               /* time on the coordinator's clock; heard_at_ms returns it */
+    F(i64, at_ms)               /* time on the coordinator's clock; heard_at_ms returns it */ \
+    F(u64, settled)             /* number of a settled round, plus 1: only its own nodes elect an \
+                                 * heir in its name; 0 = none */
 #define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \
     F(u64, round) F(u64, id) F(u32, kind) /* enum rendezvous_change_kind */ \
     F(i64, left_ms) F(text, why)

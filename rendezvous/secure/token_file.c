@@ -111,7 +111,7 @@ static int read_file(struct secure_ring *ring, struct cr_error *err) {
 /* ---- the calls of secure.h ---- */
 
 int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error *err) {
-    if (!primitives_prepare()) {
+    if (!primitives_exist()) {
         return cr_fail(err, -ENOTSUP,
                        "cannot use the token file '%.300s': this crun was built without libsodium; "
                        "build it where libsodium-dev is installed", path);

@@ -214,17 +214,12 @@ static void got_answer(struct secure_tunnel *c) {
 static int64_t open_record(struct secure_tunnel *c, const char *data, size_t len) {
     if (len < 2) return 0;
     size_t sealed = (size_t) (uint8_t) data[0] << 8 | (uint8_t) data[1];
-    bool is_sized = sealed > PRIMITIVE_TAG && sealed <= SEALED_MAX;
-    if (is_sized && len < 2 + sealed) return 0;
-    if (is_sized && cr_buffer_reserve(&c->in, sealed - PRIMITIVE_TAG) < 0) {
-        fail(c, SECURE_MEMORY);
-        return -1;
-    }
+    enum secure_failure why = c->state == SECURE_CONFIRM ? SECURE_REPLAY : SECURE_CHANGED;
+    if (sealed <= PRIMITIVE_TAG || sealed > SEALED_MAX) return fail(c, why), -1;
+    if (len < 2 + sealed) return 0;
+    if (cr_buffer_reserve(&c->in, sealed - PRIMITIVE_TAG) < 0) return fail(c, SECURE_MEMORY), -1;
     uint8_t *to = (uint8_t *) c->in.data + c->in.len;
-    if (!is_sized || !noise_unseal(&c->receives, data + 2, sealed, to)) {
-        fail(c, c->state == SECURE_CONFIRM ? SECURE_REPLAY : SECURE_CHANGED);
-        return -1;
-    }
+    if (!noise_unseal(&c->receives, data + 2, sealed, to)) return fail(c, why), -1;
     c->in.len += sealed - PRIMITIVE_TAG;
     if (c->state == SECURE_CONFIRM) enter(c, SECURE_OPEN);
     return (int64_t) (2 + sealed);

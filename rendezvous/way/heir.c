@@ -21,7 +21,7 @@ uint16_t way_remote_heir_port(struct way *w) {
     struct coordinator_host_options h = {
         .store_host = r->plan.store_host, .store_addr = r->plan.own_addr,
         .listen_host = r->plan.listen_host, .jobs_come_later = true, .elected = true,
-        .in_launcher = true, .allows_heirs = true, .own_run_id = r->run_id,
+        .in_launcher = true, .allows_heirs = true, .is_heir = true, .own_run_id = r->run_id,
         .own_instance = r->plan.instance, .ports = r->plan.ports, .ring = w->ring, .close_timeout_ms = r->close_timeout_ms};
     if (w->heir == NULL && coordinator_host_open(w->loop, &h, &w->heir, &err) < 0) {
         cr_warn("this node cannot take over if the coordinator is lost: %s", err.text);
@@ -30,15 +30,7 @@ uint16_t way_remote_heir_port(struct way *w) {
     return w->heir != NULL ? coordinator_host_port(w->heir) : 0;
 }
 
-void way_remote_lead(struct way *w, uint64_t epoch) {
-    if (w->heir == NULL) return;
-    /* what it knows from an earlier time at which it was ready to take over does not count */
-    coordinator_host_depose(w->heir, "another election");
-    coordinator_host_lead(w->heir, epoch, true);
-    coordinator_host_may_form(w->heir, true);
-}
-
-/* While this node leads, it tells whoever listens at the endpoint where the coordinator is. */
+/* While this node may decide, it tells whoever listens at the endpoint where the coordinator is. */
 static void knock_at_endpoint(struct remote_way *r, const char *addr, uint16_t port) {
     if (r->knocker == NULL) {
         struct knocker_settings s = {.host = r->host, .port = r->home.port, .run_id = r->run_id,
@@ -46,6 +38,15 @@ static void knock_at_endpoint(struct remote_way *r, const char *addr, uint16_t p
         r->knocker = knocker_new(r->way.loop, &s);
     }
     if (r->knocker != NULL) knocker_start(r->knocker, addr, port);
+}
+
+void way_remote_lead(struct way *w, uint64_t epoch, const char *addr) {
+    if (w->heir == NULL) return;
+    /* what it knows from an earlier time at which it was ready to take over does not count */
+    coordinator_host_depose(w->heir, "another election");
+    coordinator_host_lead(w->heir, epoch, true);
+    coordinator_host_may_form(w->heir, true);
+    knock_at_endpoint((struct remote_way *) w, addr, coordinator_host_port(w->heir));
 }
 
 void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
@@ -56,10 +57,7 @@ void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, cons
     cr_info("the coordinator is '%s' port %u%s, epoch %" PRIu64, addr, port,
             is_us ? " (this node)" : "", epoch);
     if (w->host != NULL) coordinator_host_moved(w->host, r->run_id, epoch, addr, port);
-    if (is_us) {
-        knock_at_endpoint(r, addr, port);
-        return;
-    }
+    if (is_us) return;
     if (r->knocker != NULL) knocker_stop(r->knocker);
     if (w->heir != NULL) coordinator_host_depose(w->heir, "another node leads");
 }

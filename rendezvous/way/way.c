@@ -167,8 +167,8 @@ uint16_t way_heir_port(struct way *w) {
     return w->kind == &way_remote ? way_remote_heir_port(w) : 0;
 }
 
-void way_lead(struct way *w, uint64_t epoch) {
-    if (w->kind == &way_remote) way_remote_lead(w, epoch);
+void way_lead(struct way *w, uint64_t epoch, const char *addr) {
+    if (w->kind == &way_remote) way_remote_lead(w, epoch, addr);
 }
 
 void way_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,

@@ -184,10 +184,10 @@ void way_aim(struct way *w, const char *addr, uint16_t port);
  * opened; the reason of a failure is logged. */
 uint16_t way_heir_port(struct way *w);
 /* Call this when this node takes over the coordinator's part, with the given epoch. From now on it
- * serves nodes at way_heir_port(). */
-void way_lead(struct way *w, uint64_t epoch);
-/* Call this when this node has connected to an heir at this address; `coordinator` is the id in its
- * WELCOME. Hosts in this process that are
+ * serves nodes at way_heir_port(). `addr` is the address that this node publishes. */
+void way_lead(struct way *w, uint64_t epoch, const char *addr);
+/* Call this with each ROUND from an heir at this address; `coordinator` is the id in its WELCOME,
+ * `epoch` its epoch. Hosts in this process that are
  * not at this address send nodes there from now on. */
 void way_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
                 uint16_t port);

@@ -42,8 +42,8 @@ struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host);
  * never hosts. It is copied. */
 struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *options,
                            const struct backend_plan *plan, const struct backend_plan *may_host);
-/* Creates a remote way to the coordinator in this process: its node connects to `host` over TCP, and
- * can connect to an heir instead. Returns NULL when memory is short. */
+/* Creates a remote way to the coordinator in this process: its node connects to `host` over TCP,
+ * and can connect to an heir instead. Returns NULL when memory is short. */
 struct way *way_remote_new_hosting(uv_loop_t *loop, const struct rendezvous_options *options,
                                    const struct backend_plan *plan,
                                    struct coordinator_host *host);
@@ -59,7 +59,7 @@ const char *way_remote_report(struct way *w);
 /* The calls of way.h of the same names, for a remote way. */
 void way_remote_aim(struct way *w, const char *addr, uint16_t port);
 uint16_t way_remote_heir_port(struct way *w);
-void way_remote_lead(struct way *w, uint64_t epoch);
+void way_remote_lead(struct way *w, uint64_t epoch, const char *addr);
 void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
                        uint16_t port);
 

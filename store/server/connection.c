@@ -170,9 +170,22 @@ static void read_large(struct store_connection *c) {
     serve_kept(c);
 }
 
+/* Doubles the room of c->block, but not beyond the size of the value. Returns 0 or -ENOMEM. */
+static int grow_block(struct store_connection *c) {
+    size_t cap = c->block->cap, left = c->block_len - cap;
+    struct store_value *v = store_value_grow(c->block, left < cap ? c->block_len : 2 * cap);
+    if (v == NULL) return -ENOMEM;
+    c->block = v;
+    return 0;
+}
+
 static void read_block(struct store_connection *c) {
+    if (c->block->len == c->block->cap && grow_block(c) < 0) {
+        store_connection_close(c, "out of memory");
+        return;
+    }
     struct store_value *v = c->block;
-    ssize_t n = recv(c->fd, v->data + v->len, c->block_len - v->len, 0);
+    ssize_t n = recv(c->fd, v->data + v->len, v->cap - v->len, 0);
     if (!received(c, n)) return;
     v->len += (uint32_t) n;
     store_connection_charge(c);

@@ -74,13 +74,15 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
 
 /* Call this when `data` holds only the beginning of a request. If only the rest of a big value is
  * missing, the function allocates c->block, into which this rest will be received directly, and
- * copies the beginning of the value there. Returns how many bytes of `data` the caller must keep:
- * with a block, the bytes before the value; otherwise all. */
+ * copies the beginning of the value there. The block grows as bytes arrive (connection.c), so that
+ * a client cannot make the server reserve memory by announcing a value alone. Returns how many
+ * bytes of `data` the caller must keep: with a block, the bytes before the value; otherwise all. */
 static size_t begin_block(struct store_connection *c, const uint8_t *data, size_t len) {
     size_t head;
     size_t full = store_parser_block(&c->parser, &head);
     if (full == 0) return len;
-    c->block = store_value_new(full);
+    size_t first = len - head > STORE_READ_SIZE / 2 ? 2 * (len - head) : STORE_READ_SIZE;
+    c->block = store_value_new(first < full ? first : full);
     if (c->block == NULL) {
         store_connection_close(c, "out of memory");
         return 0;

@@ -6,6 +6,7 @@
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
+#include "base/memory_limit.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -58,13 +59,10 @@ static void call(struct store_server *server, void (*run)(struct store_server *,
 
 /* ---- starting ---- */
 
-/* Returns the default of memory_max in bytes, or 0 (no limit) if the size of the machine's memory
- * is unknown. The limit applies to each space on its own; several spaces together may use more. */
-static size_t half_of_memory(void) {
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (pages <= 0 || page <= 0) return 0;
-    return (size_t) pages * (size_t) page / 2;
-}
+/* Returns the default of memory_max in bytes, or 0 (no limit) if it is unknown how much memory this
+ * process may use. The limit applies to each space on its own; several spaces together may use
+ * more. */
+static size_t half_of_memory(void) { return (size_t) (cr_memory_limit() / 2); }
 
 static void fill_options(struct store_server *server, const struct store_server_options *given) {
     struct store_server_options *o = &server->options;

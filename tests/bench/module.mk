@@ -85,3 +85,8 @@ bench-nccl: all $(nccl_layer) ## the cost of the nccl backend's layer, on the ho
 	    CRUNRT_CUDA_LIBRARY=$(abspath $(bench_host_nccl))/libcuda.so.1 HOST_NCCL_RACE=off \
 	    $(BUILD)/bin/crun --standalone --nproc-per-node 1 $(nccl_layer)
 .PHONY: bench-nccl
+
+$(BUILD)/tests/bench/stamp: LDFLAGS += -static
+bench-hosts: $(BUILD)/tests/bench/stamp programs ## crun --hosts on 2 to 64 namespaces, beside hydra
+	$(Q)BUILD=$(BUILD) tests/bench/hosts.py
+.PHONY: bench-hosts

@@ -18,7 +18,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import rdzv_raw
 import secure_raw
-from crun_test import BUILD, SCALE, clean_env, run_tests, script, skip, wait_for
+from crun_test import BUILD, CRUN, SCALE, clean_env, run_tests, script, skip, wait_for
 from free_port import free_port
 from nodes import Nodes
 
@@ -177,6 +177,27 @@ def test_the_key_of_another_job_or_role_opens_nothing_else(tmp):
     finally:
         agent.kill()
         agent.wait()
+
+
+def test_only_a_node_of_the_job_says_where_it_is_led(tmp):
+    """The owner of another job's key, and an operator, tell the host of a forming job that another
+    host leads it. Nobody is sent there: the job forms at its own host."""
+    token = token_file(tmp, "token", SECRET)
+    key = operator("key", "--job=other", token=token).stdout.strip()
+    with Nodes(tmp, "--nnodes=3", "--rdzv-token-file", token) as nodes:
+        a = nodes.start_host("a")
+        wait_for(lambda: "1 waiting" in a.text, "node a to join its own host")
+        for secret, role, job_id in ((key, "member", "other"), (SECRET, "operator", "job")):
+            channel = secure_raw.Channel(connect(nodes.endpoint), secret, role, job_id)
+            channel.send(rdzv_raw.MAGIC + rdzv_raw.encode(
+                "LEADS", version_min=2, version_max=9, run_id="job", epoch=1, addr="192.0.2.77",
+                port=7))
+            assert read_to_end(channel.socket) == b""
+        b, c = nodes.start("b"), nodes.start("c")
+        for w in nodes.round(3):
+            w.signal(Nodes.WELL)
+        assert [n.wait() for n in (a, b, c)] == [0, 0, 0]
+        assert "192.0.2.77" not in a.text + b.text + c.text
 
 
 # ---- somebody on the way ----
@@ -394,6 +415,21 @@ def test_workers_do_not_get_the_name_of_the_file(tmp):
     done = subprocess.run([BUILD / "bin" / "crun", show], capture_output=True, text=True,
                           env=clean_env(CRUN_RDZV_TOKEN_FILE=token, PET_RDZV_TOKEN_FILE=token))
     assert done.returncode == 0 and done.stdout == "0\n", done
+
+
+def test_the_secret_may_come_through_a_pipe(tmp):
+    command = [CRUN, "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=job",
+               f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-token-file=/dev/stdin",
+               "--no-python", "true"]
+    started = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=clean_env()) for _ in range(2)]
+    for node in started:
+        node.stdin.write(SECRET + "\n")
+        node.stdin.close()
+    for node in started:
+        text = node.stderr.read()
+        node.stderr.close()
+        assert node.wait() == 0, text
 
 
 # ---- rotation ----

@@ -142,6 +142,29 @@ def test_real_launchers_survive_their_leader(tmp):
             w.signal(signal.SIGUSR2)
         assert all(n.wait() == 0 for n in launchers.values() if n is not leader)
 
+def test_a_job_with_a_secret_survives_its_leader(tmp):
+    """The leaders and their nodes authenticate each other; a node without the secret, which finds
+    the leader in etcd, is refused."""
+    token = tmp / "token"
+    token.touch(0o600)
+    token.write_text("a secret of more than 32 characters\n")
+    with EtcdCluster(tmp) as cluster, Nodes(tmp, "--nnodes=2:3", backend="etcd",
+                                        endpoint=cluster.endpoint,
+                                        conf="last_call_timeout=1,keep_alive_interval=1") as nodes:
+        secret = f"--rdzv-token-file={token}"
+        launchers = [nodes.start(name, secret) for name in "abc"]
+        first = nodes.round(3)
+        leader = next(n for n in launchers if "(this node)" in n.text)
+        stranger = nodes.start("d", "--rdzv-conf=last_call_timeout=1,candidate=0")
+        assert stranger.wait() == 1
+        assert "only those that have the job's secret" in stranger.text, stranger.text
+        leader.signal(signal.SIGKILL)
+        second = nodes.round(2)
+        nodes.gone(first)
+        assert {w.restarts for w in second} == {0}
+        for w in second:
+            w.signal(signal.SIGUSR2)
+        assert all(n.wait() == 0 for n in launchers if n is not leader)
 
 
 def epochs(node):

@@ -170,7 +170,8 @@ def test_the_launcher_is_started_again_at_the_endpoint(tmp):
         nodes[0].signal(signal.SIGKILL)
         for n in nodes[1:]:
             n.expect("stop")
-        wait_for(lambda: leaders(nodes[1:]), "a node to take over")
+        wait_for(lambda: any("2 waiting" in line for n in nodes[1:] for line in n.story),
+                 "a node to take over")
         again = cast.node("c10d", f"{net.hosts[0].addr}:{PORT}", *FAST, "min_nodes=3",
                           "max_nodes=3", prefix=net.hosts[0].run)
         go_on([again, *nodes[1:]], 0)

@@ -85,6 +85,22 @@ def test_the_odd_rank_is_named(tmp):
     print(f"{count} of {count} right; the slowest answer took {slowest:.2f} s")
 
 
+def test_the_operation_of_crunrts_workers(tmp):
+    """Rank 2 did not enter the barrier in which the others wait, in Gloo's code at two places."""
+    if not (BUILD / "lib" / "crunrt" / "gloo.so").exists():
+        print("left out: this build has no Gloo")
+        return
+    worker = BUILD / "tests" / "workers" / "crunrt_worker"
+    with Job(new_id(), worker, "behind", "2", "600000", ranks=4) as job:
+        job.wait_in_place(lambda rank: "pause" if rank == 2 else "crunrt_group_run")
+        done = run([CRUN_AGENT, "why", "--job", job.id])
+        first = done.stdout.splitlines()[0]
+        assert first.startswith("rank 2 on ") and "differs from the other 3 ranks" in first, done
+        assert "operation: none; the last one was barrier 2 of group 'world'" in first, done
+        found = {r["rank"]: r["operation"] for r in rows(job.id)}
+        assert {found[r] for r in (0, 1, 3)} == {"barrier 3 of group 'world'"}, found
+
+
 def test_equal_ranks_are_shown_once(tmp):
     with Job(new_id(), STUCK, "-1", "all_reduce", ranks=4) as job:
         job.wait_in_place(lambda rank: "all_reduce")

@@ -134,6 +134,16 @@ static void do_hang_up(void *arg) {
     }
 }
 
+/* Does what way_follow() does when a ROUND of an heir comes. */
+static void follow(struct sim_node *n) {
+    const char *addr;
+    uint16_t port;
+    if (!n->w->heirs || !member_leader_at(n->member, &addr, &port)) return;
+    struct host *at = n->conn->host, *own = own_host(n), *heir = host_of_heir(n);
+    if (own != NULL) host_follow(own, n->session.epoch, port - HEIR_PORT);
+    if (at != heir) host_follow(heir, n->session.epoch, port - HEIR_PORT);
+}
+
 static void on_round(void *arg, const struct rdzv_round *r) {
     struct sim_node *n = arg;
     story(n->w, "node %d: round %" PRIu64 ", group rank %u of %u, restart %u", n->index, r->round,
@@ -142,6 +152,7 @@ static void on_round(void *arg, const struct rdzv_round *r) {
         world_violation(n->w, "node %d gets a round while workers run", n->index);
     }
     check_round_heard(n, r);
+    follow(n);
     struct rendezvous_round round = {
         .round = r->round, .restart_count = r->restart_count, .group_rank = r->group_rank,
         .group_world_size = r->group_world_size, .first_rank = r->first_rank,
@@ -236,12 +247,6 @@ static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
     n->epoch_seen = n->session.epoch;
     n->was_welcomed = true;
     member_welcomed(n->member, node_now(n), welcome);
-    const char *addr;
-    uint16_t port;
-    if (!n->w->heirs || !member_leader_at(n->member, &addr, &port)) return;
-    struct host *at = n->conn->host, *own = own_host(n), *heir = host_of_heir(n);
-    if (own != NULL) host_follow(own, n->session.epoch, port - HEIR_PORT);
-    if (at != heir) host_follow(heir, n->session.epoch, port - HEIR_PORT);
 }
 
 static void on_moved(void *arg, const char *addr, uint16_t port) {

@@ -322,8 +322,8 @@ struct world {
     struct sim_node nodes[NODES_MAX];
     struct history history;
     struct totals totals;
-    /* true if a launcher that was started again at the endpoint has begun a new run of the job, while
-     * an heir that it could not hear of leads the old run */
+    /* true if a launcher that was started again at the endpoint has begun a new run of the job,
+     * while an heir that it could not hear of leads the old run */
     bool has_two_runs;
     int events_now;     /* number of events at the time `now` so far */
     int64_t checked_at; /* time of the last check of the time limits */

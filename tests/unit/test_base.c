@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory_limit.h"
 #include "base/network.h"
 #include "base/parse.h"
 #include "base/port_range.h"
@@ -14,6 +15,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +213,60 @@ START_TEST(test_addresses) {
 }
 END_TEST
 
+static void write_text(const char *folder, const char *name, const char *text) {
+    char path[512], command[600];
+    (void) snprintf(path, sizeof(path), "%s/%s", folder, name);
+    (void) snprintf(command, sizeof(command), "mkdir -p $(dirname '%s')", path);
+    ck_assert_int_eq(system(command), 0);
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs(text, f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+static void remove_folder(const char *folder) {
+    char command[600];
+    (void) snprintf(command, sizeof(command), "rm -r '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(test_memory_limit_of_cgroup_v2) {
+    char dir[] = "/tmp/test_base_XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    ck_assert(cr_cgroup_memory_limit(dir) == UINT64_MAX);
+    write_text(dir, "proc/self/cgroup", "0::/a/b\n");
+    write_text(dir, "proc/self/mountinfo",
+               "30 1 0:2 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+    ck_assert(cr_cgroup_memory_limit(dir) == UINT64_MAX);
+    write_text(dir, "sys/fs/cgroup/a/b/memory.max", "max\n");
+    ck_assert(cr_cgroup_memory_limit(dir) == UINT64_MAX);
+    write_text(dir, "sys/fs/cgroup/a/memory.max", "5000000\n"); /* the one above is smaller */
+    ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 5000000);
+    write_text(dir, "sys/fs/cgroup/a/b/memory.max", "4000000\n");
+    ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 4000000);
+    /* a container with the host's namespace: the mount shows only the container's cgroup */
+    write_text(dir, "proc/self/mountinfo",
+               "30 1 0:2 /a/b /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n");
+    write_text(dir, "sys/fs/cgroup/memory.max", "3000000\n");
+    ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 3000000);
+    remove_folder(dir);
+}
+END_TEST
+
+START_TEST(test_memory_limit_of_cgroup_v1) {
+    char dir[] = "/tmp/test_base_XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    write_text(dir, "proc/self/cgroup", "9:cpu,memory:/job\n8:memoryless:/no\n0::/\n");
+    write_text(dir, "proc/self/mountinfo",
+               "31 1 0:3 / /cg/cpu rw - cgroup cgroup rw,cpu\n"
+               "32 1 0:4 / /cg/memory rw shared:9 - cgroup cgroup rw,cpu,memory\n");
+    write_text(dir, "cg/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    write_text(dir, "cg/memory/job/memory.limit_in_bytes", "314572800\n");
+    ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 314572800);
+    remove_folder(dir);
+}
+END_TEST
+
 START_TEST(test_clock) {
     ck_assert_int_eq(cr_poll_timeout(CR_FOREVER), -1);
     ck_assert_int_eq(cr_poll_timeout(cr_monotonic_ms() - 1), 0);
@@ -264,6 +320,8 @@ int main(void) {
     tcase_add_test(t, test_port_range);
     tcase_add_test(t, test_networks);
     tcase_add_test(t, test_addresses);
+    tcase_add_test(t, test_memory_limit_of_cgroup_v2);
+    tcase_add_test(t, test_memory_limit_of_cgroup_v1);
     tcase_add_test(t, test_clock);
     tcase_add_test(t, test_suspension);
     tcase_add_test(t, test_waiting);

@@ -18,7 +18,7 @@ static struct secure_keys keys;
 static const uint8_t host_random[SECURE_KEY] = {8}, node_random[SECURE_KEY] = {16};
 
 static void set_up(void) {
-    ck_assert(primitives_prepare());
+    ck_assert(primitives_exist());
     ck_assert_int_eq(secure_keys_parse(SECRET "\n", 33, &keys, NULL), 0);
 }
 

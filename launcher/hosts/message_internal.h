@@ -1,0 +1,111 @@
+/* The messages between starter and deputies, as bytes. Pure.
+ *
+ * A deputy begins with a line of text, its greeting: "crun-deputy PROTOCOL VERSION\n". What stands
+ * before this line on its stdout comes from the host's shell (a profile may print something). All
+ * further bytes, in both directions, are frames:
+ *
+ *     bytes 0-3   number of bytes that follow, big endian
+ *     byte  4     type, enum hosts_message
+ *     bytes 5-8   number of the host that the message concerns, big endian
+ *     then        the payload
+ *
+ * Within a payload, a number has 4 bytes, big endian; a text has its length as such a number, its
+ * bytes, and a NUL that the length does not count; a list has its number of texts, then these. */
+#ifndef LAUNCHER_HOSTS_MESSAGE_H
+#define LAUNCHER_HOSTS_MESSAGE_H
+
+#include "base/buffer.h"
+#include "base/endpoint.h"
+#include "launcher/hosts/hosts.h"
+#include "launcher/hosts/tree_internal.h"
+
+#define HOSTS_PROTOCOL    1
+#define HOSTS_GREETING    "crun-deputy"
+#define HOSTS_HEADER      9                   /* bytes of a frame in front of its payload */
+#define HOSTS_PAYLOAD_MAX ((size_t) 16 << 20) /* a plan with many hosts and variables is the largest
+                                               * payload */
+#define HOSTS_DATA_MAX    ((size_t) 64 << 10) /* most bytes of HOSTS_INPUT, HOSTS_OUT, HOSTS_ERR */
+
+enum hosts_message {
+    /* ---- down ---- */
+    HOSTS_PLAN = 1, /* struct hosts_plan; the first frame */
+    HOSTS_GO,       /* struct hosts_go: start the launcher */
+    HOSTS_INPUT,    /* bytes for the launcher's stdin; no bytes: its end */
+    HOSTS_SIGNAL,   /* number: send this signal to the launcher */
+
+    /* ---- up ---- */
+    HOSTS_READY, /* text: own address or "", number: a free port; the host waits for HOSTS_GO */
+    HOSTS_OUT,   /* bytes from the launcher's stdout */
+    HOSTS_ERR,   /* bytes from the launcher's stderr, or from that of ssh */
+    HOSTS_ENDED, /* number: exit status of the launcher; 128 + signal if a signal has ended it */
+    HOSTS_TAKEN, /* number: so many bytes of HOSTS_INPUT have reached the launcher */
+    HOSTS_LOST   /* bytes of a text: why the host could not be started, or how its connection has
+                  * ended */
+};
+
+/* What a deputy must know about the job. The texts of a decoded plan point into its payload. */
+struct hosts_plan {
+    struct hosts_range range; /* this deputy's hosts; the first one is its own */
+    const char *const *names; /* [range.count] */
+    const char *const *workers; /* [range.count]: value of --nproc-per-node; "" leaves it out */
+    uint32_t max_nodes;
+    uint32_t input_host; /* the host whose launcher gets the starter's input */
+    uint32_t fan_out;
+    uint32_t copies_crun; /* 1 if crun is copied to hosts that need it */
+    const char *folder; /* working directory of the launcher */
+    const char *crun;   /* path of the starter's crun, which is tried first on each host */
+    const char *conf;
+    const char *const *rsh;
+    const char *const *options;
+    const char *const *program;
+    const char *const *variables;
+    const void *secret;
+    size_t secret_len;
+};
+
+struct hosts_go {
+    uint32_t hosting;           /* the host that hosts the rendezvous */
+    char endpoint[CR_HOST_MAX + 16]; /* HOST:PORT; "" if the options have it */
+};
+
+/* Each of these functions appends a frame and returns 0; or -ENOMEM, or -E2BIG if the payload is
+ * too long. */
+int hosts_put_bytes(struct cr_buffer *out, enum hosts_message type, uint32_t host,
+                    const void *data, size_t len);
+int hosts_put_number(struct cr_buffer *out, enum hosts_message type, uint32_t host,
+                     uint32_t number);
+int hosts_put_ready(struct cr_buffer *out, uint32_t host, const char *address, uint32_t port);
+int hosts_put_go(struct cr_buffer *out, const struct hosts_go *go);
+/* Writes a plan for the hosts of `range`, which lies within plan->range. */
+int hosts_put_plan(struct cr_buffer *out, const struct hosts_plan *plan, struct hosts_range range);
+
+/* A frame that has arrived. */
+struct hosts_frame {
+    enum hosts_message type;
+    uint32_t host;
+    const char *data; /* the payload */
+    size_t len;
+};
+
+/* Reads the frame at the start of data[0..len). Returns its size in bytes, 0 if it is not complete
+ * yet, or -EPROTO. */
+int64_t hosts_get_frame(const char *data, size_t len, struct hosts_frame *out);
+
+/* Each of these functions decodes the payload of a frame. Returns 0; -EPROTO if it has the wrong
+ * form; or -ENOMEM. */
+int hosts_get_number(const struct hosts_frame *frame, uint32_t *out);
+int hosts_get_ready(const struct hosts_frame *frame, char address[CR_HOST_MAX], uint32_t *port);
+int hosts_get_go(const struct hosts_frame *frame, struct hosts_go *out);
+/* Fills in *out, which points into frame->data. Free its lists with hosts_plan_done(). */
+int hosts_get_plan(const struct hosts_frame *frame, struct hosts_plan *out);
+void hosts_plan_done(struct hosts_plan *plan);
+
+/* The result of hosts_read_greeting(). */
+enum hosts_greeting { HOSTS_NO_GREETING, HOSTS_NEEDS_CRUN, HOSTS_HAS_CRUN, HOSTS_GREETS };
+
+/* Decides what a line that a deputy, or the script that copies crun, has printed before its first
+ * frame means. If it is a greeting, sets *protocol, and *version to the text within the line. */
+enum hosts_greeting hosts_read_greeting(const char *line, uint32_t *protocol,
+                                        const char **version);
+
+#endif

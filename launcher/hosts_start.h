@@ -1,0 +1,15 @@
+/* Starts the job that --hosts or --hostfile asks for: reads the hostfile and the environment for
+ * launcher/hosts_options.h, and runs the starter (launcher/hosts/hosts.h). */
+#ifndef LAUNCHER_HOSTS_START_H
+#define LAUNCHER_HOSTS_START_H
+
+#include "base/error.h"
+#include "launcher/options.h"
+
+#include <stdbool.h>
+
+/* Runs the job to its end and returns the exit status. On failure returns a negative errno and sets
+ * err; *is_usage is true if the options are wrong, so that nothing was started. */
+int hosts_start(const struct options *options, bool *is_usage, struct cr_error *err);
+
+#endif
