@@ -979,8 +979,8 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         rc = watchdog_open(a->loop, job->timer_file, &watchdog_events, a, &a->watchdog, err);
     }
     if (rc == 0 && job->hang_timeout_ms > 0) {
-        rc = hang_open(a->loop, job->hang_timeout_ms, worker_count(a), &hang_calls, a, &a->hang,
-                       err);
+        rc = hang_open(a->loop, job->hang_timeout_ms, job->hang_when_silent, worker_count(a),
+                       &hang_calls, a, &a->hang, err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
     if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);

@@ -89,6 +89,7 @@ struct agent_job {
     /* longest time in ms for which no worker of the node writes output or uses the processor
      * (--hang-timeout); 0 if there is no limit */
     int64_t hang_timeout_ms;
+    bool hang_when_silent; /* true if the use of the processor does not count (--hang-when) */
     int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
     /* 1 if the launcher's own log (base/log.h) goes through the output relay, so that a full stderr

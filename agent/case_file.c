@@ -81,6 +81,7 @@ void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_ro
     int rc = inspect_write_line(&line, rows, count); /* sorts the rows: the odd one comes first */
     note_broken(c, "hang", count > 0 ? (uint32_t) rows[0].rank : c->first_rank,
                 count > 0 ? rows[0].pid : 0);
+    c->quiet_ms = quiet_ms;
     cr_buffer_clear(&c->inspection);
     if (rc < 0 || inspect_write_report(&c->inspection, rows, count, "  ") < 0) {
         cr_buffer_clear(&c->inspection);
@@ -88,8 +89,10 @@ void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_ro
     /* the first line of the report is the line */
     cr_buffer_consume(&c->inspection, line.len < c->inspection.len ? line.len + 1 : 0);
     (void) snprintf(c->broken, sizeof(c->broken),
-                    "the workers on %s hang (for %g s no output, and no use of the processor): %s",
-                    c->host, (double) quiet_ms / 1000, line.len > 0 ? line.data : "no memory left");
+                    "the workers on %s hang (for %g s no output%s): %s", c->host,
+                    (double) quiet_ms / 1000,
+                    c->job->hang_when_silent ? "" : ", and no use of the processor",
+                    line.len > 0 ? line.data : "no memory left");
     cr_buffer_done(&line);
 }
 

@@ -52,6 +52,8 @@ struct case_file {
     uint32_t broken_rank;          /* the rank that `broken` names */
     int64_t broken_pid, broken_ns; /* its process, 0 if unknown; and when it was found, wall clock
                                     * in ns since 1970 */
+    int64_t quiet_ms;              /* if the workers hung: for how long they had been quiet; else
+                                    * 0 */
     struct cr_buffer inspection; /* where the workers hung, as lines of text; empty if they did
                                   * not */
 };

@@ -83,10 +83,11 @@ static void hang_free(struct hang *h) {
     free(h);
 }
 
-int hang_open(uv_loop_t *loop, int64_t limit_ms, size_t workers, const struct hang_calls *calls,
-              void *arg, struct hang **out, struct cr_error *err) {
+int hang_open(uv_loop_t *loop, int64_t limit_ms, bool only_output, size_t workers,
+              const struct hang_calls *calls, void *arg, struct hang **out,
+              struct cr_error *err) {
     struct hang *h = calloc(1, sizeof(*h));
-    int rc = h == NULL ? -ENOMEM : quiet_init(&h->quiet, limit_ms, workers);
+    int rc = h == NULL ? -ENOMEM : quiet_init(&h->quiet, limit_ms, only_output, workers);
     if (rc == 0) {
         h->cpu_ms = calloc(workers, sizeof(*h->cpu_ms));
         h->rows = calloc(workers, sizeof(*h->rows));

@@ -22,10 +22,11 @@ struct hang_calls {
     void (*on_hang)(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_t count);
 };
 
-/* Opens a watch; it does nothing before hang_begin(). `calls` must stay valid. Returns 0, or
- * -ENOMEM and a text in err. */
-int hang_open(uv_loop_t *loop, int64_t limit_ms, size_t workers, const struct hang_calls *calls,
-              void *arg, struct hang **out, struct cr_error *err);
+/* Opens a watch; it does nothing before hang_begin(). only_output: as in struct quiet. `calls` must
+ * stay valid. Returns 0, or -ENOMEM and a text in err. */
+int hang_open(uv_loop_t *loop, int64_t limit_ms, bool only_output, size_t workers,
+              const struct hang_calls *calls, void *arg, struct hang **out,
+              struct cr_error *err);
 
 /* Call this when the workers of a round have been started. */
 void hang_begin(struct hang *h);

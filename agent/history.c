@@ -126,12 +126,18 @@ void history_worker_ended(struct history *h, uint32_t local_rank, const struct w
                               how->core_dumped));
 }
 
-/* Finds when this node's first failure of the round ended the work. For a worker that was killed
- * because it made no step, this is its last step; for another worker, its death. */
+/* Finds when this node's first failure of the round ended the work. If the workers hung, this is
+ * when they became quiet; for a worker that was killed because it made no step, its last step; for
+ * another worker, its death. */
 static struct ledger_event find_failure(const struct history *h) {
     struct ledger_event e = {.type = LEDGER_EVENT_BROKEN,
                              .cause = LEDGER_BY_FAILURE,
                              .since_ns = cr_monotonic_ns()};
+    if (h->case_file->quiet_ms > 0) { /* the work ended when the workers became quiet */
+        e.cause = LEDGER_BY_HANG;
+        e.since_ns -= h->case_file->quiet_ms * CR_NS_PER_MS;
+        return e;
+    }
     for (uint32_t i = 0; i < worker_count(h); i++) {
         const struct case_worker *w = &h->case_file->workers[i];
         if (!w->has_ended || w->how.exit_code == 0 || w->how.signal_sent != 0) continue;

@@ -233,12 +233,19 @@ static int watch_signals(struct launcher *l, const struct options *options,
     return signals_open(&l->signals, &l->loop, &set, on_signal, l, err);
 }
 
-static void add_port_remedy(struct cr_error *err, const struct options *options) {
-    int by_endpoint = options->value[OPTION_RDZV_ENDPOINT][0] != '\0';
+/* Appends what to do about a port that another program has. With the backend static, this program
+ * may be a crun of the same job that was started with the same node rank. */
+static void add_port_remedy(struct cr_error *err, const struct options *options,
+                            const struct rendezvous_options *rendezvous) {
+    bool by_endpoint = options->value[OPTION_RDZV_ENDPOINT][0] != '\0';
+    bool is_alone = rendezvous->max_nodes == 1;
+    bool hosts_by_rank = !is_alone && strcmp(rendezvous->backend, "static") == 0;
     size_t n = strlen(err->text);
-    (void) snprintf(err->text + n, sizeof(err->text) - n, "; give %s another port%s",
+    (void) snprintf(err->text + n, sizeof(err->text) - n, "; %sgive %s another port%s",
+                    hosts_by_rank ? "if node rank 0 of this job runs here already, give this node "
+                                    "another --node-rank; else " : "",
                     by_endpoint ? "--rdzv-endpoint" : "--master-port",
-                    by_endpoint ? "" : ", or 0 for any free one");
+                    by_endpoint || !is_alone ? "" : ", or 0 for any free one");
 }
 
 static int run_loop(struct launcher *l, struct job *job, const struct options *options,
@@ -255,7 +262,7 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
         if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
         (void) uv_run(&l->loop, UV_RUN_DEFAULT);
         cr_log_flush();
-        if (rc == -EADDRINUSE) add_port_remedy(&err, options);
+        if (rc == -EADDRINUSE) add_port_remedy(&err, options, &job->agent.rendezvous);
         return fail_with(exit_status_of_start(rc, job->distinct_exit_codes), &err);
     }
     for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);

@@ -9,8 +9,9 @@
 #define INTERVAL_MIN_MS   200
 #define INTERVAL_MAX_MS   10000
 
-int quiet_init(struct quiet *q, int64_t limit_ms, size_t workers) {
-    *q = (struct quiet){.limit_ms = limit_ms, .workers = workers, .sampled_ms = -1};
+int quiet_init(struct quiet *q, int64_t limit_ms, bool only_output, size_t workers) {
+    *q = (struct quiet){.limit_ms = limit_ms, .only_output = only_output, .workers = workers,
+                        .sampled_ms = -1};
     q->cpu_ms = calloc(workers, sizeof(*q->cpu_ms));
     return q->cpu_ms != NULL ? 0 : -ENOMEM;
 }
@@ -33,7 +34,7 @@ static bool has_worked(int64_t before_ms, int64_t now_ms, int64_t interval_ms) {
 
 bool quiet_sample(struct quiet *q, int64_t now_ms, const int64_t *cpu_ms, uint64_t output) {
     bool is_active = q->sampled_ms < 0 || output != q->output;
-    for (size_t i = 0; !is_active && i < q->workers; i++) {
+    for (size_t i = 0; !is_active && !q->only_output && i < q->workers; i++) {
         is_active = has_worked(q->cpu_ms[i], cpu_ms[i], now_ms - q->sampled_ms);
     }
     memcpy(q->cpu_ms, cpu_ms, q->workers * sizeof(*cpu_ms));

@@ -1,5 +1,5 @@
-/* Decides when a node hangs: none of its workers has written output or used the processor for a
- * time. Pure: no I/O and no clock; the caller takes the samples. */
+/* Decides when a node hangs: none of its workers has written output, or used the processor if that
+ * counts, for a time. Pure: no I/O and no clock; the caller takes the samples. */
 #ifndef AGENT_QUIET_H
 #define AGENT_QUIET_H
 
@@ -12,6 +12,8 @@
 #define QUIET_SHARE 100
 
 struct quiet {
+    /* true if the processor time of workers is no activity, only output is */
+    bool only_output;
     int64_t limit_ms;    /* the time without activity after which the node hangs */
     size_t workers;
     int64_t *cpu_ms;     /* [workers]: processor time of each worker in the last sample */
@@ -21,7 +23,7 @@ struct quiet {
 };
 
 /* Initialises *q. Returns 0 or -ENOMEM. */
-int quiet_init(struct quiet *q, int64_t limit_ms, size_t workers);
+int quiet_init(struct quiet *q, int64_t limit_ms, bool only_output, size_t workers);
 void quiet_done(struct quiet *q);
 
 /* Call this when workers have been started: the time without activity begins now. */

@@ -7,7 +7,7 @@ import socket
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN, SCALE, clean_env, crun, run_tests, script, start
+from crun_test import BUILD, CRUN, SCALE, clean_env, crun, run_tests, script, start, wait_for
 
 STUCK = BUILD / "tests" / "workers" / "stuck"
 DISTINCT = "--exit-codes=distinct"
@@ -52,6 +52,23 @@ def test_the_machine_refuses(tmp):
         s.bind(("127.0.0.1", 0))
         s.listen()
         check(86, "--nnodes=1", f"--master-port={s.getsockname()[1]}", "true", cwd=tmp)
+
+
+def test_two_nodes_with_the_same_rank(tmp):
+    """The second one learns that its node rank may be wrong, not only that the port is taken."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    nodes = [start([CRUN, "--nnodes=2", "--node-rank=0", f"--master-port={port}", "true"], cwd=tmp,
+                   env=clean_env(LOGLEVEL="info")) for _ in range(2)]
+    wait_for(lambda: any(n.poll() is not None for n in nodes), "one of the nodes to give up")
+    (loser,) = [n for n in nodes if n.poll() is not None]
+    (other,) = [n for n in nodes if n is not loser]
+    err = loser.communicate(timeout=60 * SCALE)[1]
+    other.send_signal(signal.SIGTERM)
+    other.communicate(timeout=60 * SCALE)
+    assert loser.returncode == 1 and "if node rank 0 of this job runs here already, give this " \
+        "node another --node-rank; else give --master-port another port\n" in err, err
 
 
 def test_a_rendezvous_that_is_lost(tmp):

@@ -11,6 +11,7 @@ import pathlib
 import random
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -84,6 +85,22 @@ def test_the_odd_rank_is_named(tmp):
     print(f"{count} of {count} right; the slowest answer took {slowest:.2f} s")
 
 
+def test_the_operation_of_crunrts_workers(tmp):
+    """Rank 2 did not enter the barrier in which the others wait, in Gloo's code at two places."""
+    if not (BUILD / "lib" / "crunrt" / "gloo.so").exists():
+        print("left out: this build has no Gloo")
+        return
+    worker = BUILD / "tests" / "workers" / "crunrt_worker"
+    with Job(new_id(), worker, "behind", "2", "600000", ranks=4) as job:
+        job.wait_in_place(lambda rank: "pause" if rank == 2 else "crunrt_group_run")
+        done = run([CRUN_AGENT, "why", "--job", job.id])
+        first = done.stdout.splitlines()[0]
+        assert first.startswith("rank 2 on ") and "differs from the other 3 ranks" in first, done
+        assert "operation: none; the last one was barrier 2 of group 'world'" in first, done
+        found = {r["rank"]: r["operation"] for r in rows(job.id)}
+        assert {found[r] for r in (0, 1, 3)} == {"barrier 3 of group 'world'"}, found
+
+
 def test_equal_ranks_are_shown_once(tmp):
     with Job(new_id(), STUCK, "-1", "all_reduce", ranks=4) as job:
         job.wait_in_place(lambda rank: "all_reduce")
@@ -147,7 +164,11 @@ def test_a_hung_job_is_ended_and_says_where(tmp):
     """--hang-timeout ends the round; the report names the odd rank, and a restart follows."""
     began = time.monotonic()
     done = crun("--no-python", "--nproc-per-node=4", "--hang-timeout=1", "--max-restarts=1",
-                "-r3", "--log-dir=logs", STUCK, "2", "load_batch", cwd=tmp)
+                "-r3", "--log-dir=logs", "--event-log=events", STUCK, "2", "load_batch", cwd=tmp)
+    events = [json.loads(line) for line in (tmp / "events").read_text().splitlines()]
+    broken = [e for e in events if e["event"] == "round_broken"]
+    assert [e["cause"] for e in broken] == ["hang", "hang"], events
+    assert all(1 <= e["detect_s"] < 10 * SCALE for e in broken), broken
     took = time.monotonic() - began
     assert done.returncode == 1, done
     word = "hang (for 1 s no output, and no use of the processor): rank 2 on "
@@ -159,6 +180,22 @@ def test_a_hung_job_is_ended_and_says_where(tmp):
     assert any(line.startswith("  ranks 0-1, 3 (3 ranks): ") for line in lines[report:]), done
     assert done.stderr.count("  ranks 0-1, 3 (3 ranks): ") == 2, done
     assert took < 20 * SCALE, took
+
+
+def test_workers_that_wait_in_a_loop(tmp):
+    """All ranks use the processor: only --hang-when=silent sees that they hang."""
+    options = ["--no-python", "--nproc-per-node=2", "--hang-timeout=1"]
+    done = crun(*options, "--hang-when=silent", STUCK, "0", "compute", cwd=tmp)
+    assert done.returncode == 1, done
+    assert "hang (for 1 s no output): the 2 ranks are at 2 places" in done.stderr, done
+    assert "compute < main" in done.stderr, done
+    job = start([CRUN, *options, STUCK, "0", "compute"], env=clean_env(OMP_NUM_THREADS=1), cwd=tmp)
+    try:
+        job.wait(timeout=3)  # three times the hang timeout
+        raise AssertionError(job.communicate())
+    except subprocess.TimeoutExpired:
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=60 * SCALE)
 
 
 def check_is_left_alone(tmp, *arguments):

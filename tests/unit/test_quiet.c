@@ -7,7 +7,7 @@ static struct quiet q;
 
 static void begin(int64_t limit_ms) {
     quiet_done(&q);
-    ck_assert_int_eq(quiet_init(&q, limit_ms, 2), 0);
+    ck_assert_int_eq(quiet_init(&q, limit_ms, false, 2), 0);
     quiet_begin(&q, 0);
 }
 
@@ -43,6 +43,16 @@ START_TEST(one_busy_worker_is_enough) {
 }
 END_TEST
 
+START_TEST(output_alone_can_count) {
+    begin(60000);
+    q.only_output = true;
+    ck_assert_int_eq(run(1000000, 1000, 1000, 0), 60000);
+    begin(60000);
+    q.only_output = true;
+    ck_assert_int_eq(run(1000000, 1000, 1000, 1), -1);
+}
+END_TEST
+
 START_TEST(a_descendant_that_ends_is_activity) {
     const int64_t before[2] = {500, 0}, after[2] = {100, 0};
     begin(10000);
@@ -71,6 +81,7 @@ int main(void) {
     tcase_add_test(t, a_quiet_node_hangs_at_the_limit);
     tcase_add_test(t, output_is_activity);
     tcase_add_test(t, one_busy_worker_is_enough);
+    tcase_add_test(t, output_alone_can_count);
     tcase_add_test(t, a_descendant_that_ends_is_activity);
     tcase_add_test(t, a_new_round_begins_anew);
     suite_add_tcase(s, t);
