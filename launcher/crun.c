@@ -28,6 +28,7 @@
 #include "launcher/nesting.h"
 #include "launcher/numa.h"
 #include "launcher/options.h"
+#include "launcher/pmi/pmi.h"
 #include "launcher/program.h"
 #include "launcher/report.h"
 #include "launcher/signals.h"
@@ -324,6 +325,51 @@ static int find_program(const struct options *o, struct program *out, struct cr_
     return program_resolve(&request, out, err);
 }
 
+/* Replaces the program by "crun --pmi-worker PROGRAM ..." (launcher/pmi/pmi.h). `self` is the path
+ * of crun. The agent replaces $ in arguments, to which the program's path now belongs, so each $
+ * in the path is doubled. */
+static int add_pmi(struct program *program, const char *self, struct cr_error *err) {
+    size_t count = 0, n = 2;
+    while (program->argv[count] != NULL) count++;
+    char **argv = calloc(count + 3, sizeof(*argv));
+    char *path = malloc(2 * strlen(program->argv[0]) + 1), *to = path;
+    if (argv != NULL) argv[0] = strdup(self), argv[1] = strdup("--pmi-worker");
+    if (argv == NULL || path == NULL || argv[0] == NULL || argv[1] == NULL) {
+        return cr_fail(err, -ENOMEM, "no memory left");
+    }
+    for (const char *at = program->argv[0]; *at != '\0'; at++) {
+        if (*at == '$') *to++ = '$';
+        *to++ = *at;
+    }
+    *to = '\0';
+    argv[n++] = path;
+    for (size_t i = 1; i < count; i++) argv[n++] = program->argv[i];
+    free(program->argv[0]);
+    free(program->argv);
+    program->argv = argv;
+    return 0;
+}
+
+/* Prepares the program for MPI if --pmi is given, or if it is linked with an MPI of the MPICH
+ * family. Warns if it is linked with Open MPI, because each worker would run alone. */
+static int prepare_mpi(const struct options *options, const struct job *job,
+                       struct program *program, struct cr_error *err) {
+    const struct rendezvous_options *r = &job->agent.rendezvous;
+    bool is_alone = r->local_world_size == 1 && r->max_nodes == 1;
+    char self[4096];
+    enum mpi_family family = pmi_family_of_file(program->argv[0]);
+    if (family == MPI_OPEN_MPI && !is_alone) {
+        cr_warn("'%s' is linked with Open MPI, whose programs learn their rank only from its "
+                "mpirun: each worker will be an MPI world of its own; start it by mpirun, or build "
+                "it with MPICH", program->title);
+    }
+    if (options->value[OPTION_PMI] == NULL && family != MPI_MPICH) return 0;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n < 0) return cr_fail_errno(err, "cannot find the path of crun");
+    self[n] = '\0';
+    return add_pmi(program, self, err);
+}
+
 static int launch(const struct options *options, const struct scheduler_facts *facts) {
     struct job job;
     struct program program = {0};
@@ -332,6 +378,7 @@ static int launch(const struct options *options, const struct scheduler_facts *f
     if (rc == 0) rc = find_program(options, &program, &err);
     if (rc == 0) rc = nesting_check("/proc", options->program, &err);
     if (job.agent.is_log_json) cr_log_use_json();
+    if (rc == 0) rc = prepare_mpi(options, &job, &program, &err);
     job.agent.argv = program.argv;
     job.agent.title = program.title;
     int status = rc == -ENOMEM ? fail_by(&err)
@@ -375,6 +422,7 @@ static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
         return cr_buffer_printf(b, "crun " CRUN_VERSION " (elastic launcher, a drop-in for "
                                    "torchrun; not the OCI container runtime of the same name)\n");
     case OPTIONS_RUN:
+    case OPTIONS_PMI_WORKER:
     case OPTIONS_DEPUTY: break;
     }
     return -EINVAL;
@@ -441,6 +489,9 @@ int main(int argc, char **argv) {
     memcpy(words, argv, (size_t) argc * sizeof(*words));
     int status;
     if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
+        status = fail(EXIT_USAGE, err.text);
+    } else if (options.wanted == OPTIONS_PMI_WORKER) {
+        (void) pmi_run_worker(words + 2, &err);
         status = fail(EXIT_USAGE, err.text);
     } else if (options.wanted == OPTIONS_DEPUTY) {
         status = hosts_run_deputy();

@@ -103,6 +103,10 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_RUN_PATH] =
     {.name = "run-path", .has_variable = true, .group = PROGRAM,
      .help = "run PROGRAM with Python's runpy; an exception goes to its error file"},
+    [OPTION_PMI] =
+    {.name = "pmi", .has_variable = true, .gives_way = true, .group = PROGRAM,
+     .help = "answer MPI programs of the MPICH family by PMI, so that they need no mpirun; without "
+             "this option, only executables that are linked with such an MPI"},
     [OPTION_START_METHOD] =
     {.name = "start-method", .value_name = "HOW", .default_value = "spawn", .has_variable = true,
      .group = PROGRAM,
@@ -315,6 +319,9 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_PRINT_MANUAL] =
     {.name = "print-manual", .is_request = true, .is_hidden = true, .group = OTHER,
      .help = "print crun(1); for the build"},
+    [OPTION_PMI_WORKER] =
+    {.name = "pmi-worker", .is_request = true, .is_hidden = true, .group = OTHER,
+     .help = "execute PROGRAM with a helper that answers it by PMI; see --pmi"},
     [OPTION_DEPUTY] =
     {.name = "deputy", .is_request = true, .is_hidden = true, .group = OTHER,
      .help = "obey the crun that has started this one on a host; see --hosts"},
@@ -387,6 +394,7 @@ static int take_request(struct options *o, int request, struct cr_error *err) {
     case OPTION_HELP: o->wanted = OPTIONS_HELP; return 0;
     case OPTION_VERSION: o->wanted = OPTIONS_VERSION; return 0;
     case OPTION_PRINT_MANUAL: o->wanted = OPTIONS_MANUAL; return 0;
+    case OPTION_PMI_WORKER: o->wanted = OPTIONS_PMI_WORKER; return 0;
     case OPTION_DEPUTY: o->wanted = OPTIONS_DEPUTY; return 0;
     default:
         o->wanted = OPTIONS_COMPLETION;

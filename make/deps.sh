@@ -76,6 +76,7 @@ esac
 if [ "$goal" = interop ]; then
     need python3-torch 'the real peer: torch and torchrun' /usr/bin/python3 -c 'import torch'
     need python3-numpy 'torch wants it' /usr/bin/python3 -c 'import numpy'
+    need libmpich-dev 'programs of the MPICH family, which need no mpirun' have mpicc.mpich
     need slurmctld 'a real Slurm starts crun: its controller' have_admin slurmctld
     need slurmd 'the daemon of its nodes' have_admin slurmd
     need slurm-client 'its commands: srun, sbatch' have srun

@@ -6,9 +6,10 @@ a preempted or expired job gets notice."""
 import os
 import pathlib
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN, run_tests  # noqa: E402
+from crun_test import BUILD, CRUN, SCALE, run_tests  # noqa: E402
 from netns import Net  # noqa: E402
 from slurm import Slurm  # noqa: E402
 
@@ -92,11 +93,33 @@ exec {CRUN} --preemption-notice=50 {elastic} 100000000"""
     assert "TIME LIMIT" not in text, text
 
 
+def a_preempted_job_gets_notice(slurm):
+    """A job of higher priority takes all nodes. Slurm sends SIGTERM to all processes of the
+    preempted job, and SIGKILL 40 s later. With SIGTERM as notice, all launchers announce it, and
+    the job is gone long before. The worker ignores SIGTERM, as one that wants to save has to."""
+    elastic = BUILD / "examples" / "elastic"
+    script = f"""exec {CRUN} --preemption-signals=SIGTERM --preemption-notice=30 \\
+        sh -c 'trap "" TERM; touch {slurm.tmp}/runs.$RANK; exec {elastic} 100000000'"""
+    job, out = batch(slurm, script, "--partition=spot", "--nodes=3", "--ntasks-per-node=1",
+                     "--no-requeue")
+    slurm.wait_for("three workers", lambda: len(list(slurm.tmp.glob("runs.?"))) == 3)
+    began = time.monotonic()
+    done = slurm.run("srun", "--partition=high", "--nodes=3", "--ntasks-per-node=1", "hostname")
+    took = time.monotonic() - began
+    assert done.returncode == 0 and sorted(done.stdout.split()) == ["n1", "n2", "n3"], done
+    text = out.read_text()
+    assert "CANCELLED" in text, text
+    assert text.count("this node leaves the job within 30 s: preemption: SIGTERM") == 3, text
+    assert "killed by signal" not in text, text
+    assert took < 35 * SCALE, f"{took:.0f} s: the job did not leave before it was killed\n{text}"
+
+
 def test_slurm(tmp):
     with Net(4, names=["head", "n1", "n2", "n3"]) as net, Slurm(net, tmp) as slurm:
         for case in (srun_one_task_per_node, srun_several_tasks_per_node,
                      a_batch_script_starts_itself_on_all_nodes, a_contradiction_is_refused,
-                     a_requeued_job_runs_again, the_end_of_the_time_is_announced):
+                     a_requeued_job_runs_again, the_end_of_the_time_is_announced,
+                     a_preempted_job_gets_notice):
             print(f"{case.__name__} ...", flush=True)
             case(slurm)
 

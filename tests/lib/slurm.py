@@ -48,6 +48,8 @@ SchedulerType=sched/builtin
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 {nodes}
 PartitionName=low Nodes=ALL Default=YES State=UP PriorityTier=1 MaxTime=INFINITE GraceTime=0
+PartitionName=spot Nodes=ALL State=UP PriorityTier=1 MaxTime=INFINITE GraceTime=40 \
+PreemptMode=CANCEL
 PartitionName=high Nodes=ALL State=UP PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
 """
 

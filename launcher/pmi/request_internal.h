@@ -1,0 +1,49 @@
+/* The requests and answers of PMI-1 as text. Pure. */
+#ifndef LAUNCHER_PMI_REQUEST_H
+#define LAUNCHER_PMI_REQUEST_H
+
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PMI_LINE_MAX  4096 /* longest line of a program, in bytes, with its newline */
+#define PMI_NAME_MAX  256  /* bytes of the name of the key space, with its NUL */
+#define PMI_KEY_MAX   256  /* bytes of a key, with its NUL; the limit that programs are told */
+#define PMI_VALUE_MAX 2048 /* the same for a value */
+
+/* What a worker is. */
+struct pmi_place {
+    uint32_t rank, size;
+};
+
+/* What the helper has to do for a request. */
+enum pmi_action {
+    PMI_ANSWER,  /* write the answer */
+    PMI_PUT,     /* store the value under the key, then write the answer */
+    PMI_GET,     /* write pmi_write_value() with the value of the key */
+    PMI_BARRIER, /* wait for all workers, then write the answer */
+    PMI_END,     /* write the answer, and end */
+    PMI_ABORT    /* the program ends itself now; end without an answer */
+};
+
+struct pmi_request {
+    enum pmi_action action;
+    bool is_init; /* true for the first request of a program that uses PMI */
+    char key[PMI_KEY_MAX], value[PMI_VALUE_MAX];
+};
+
+/* Decides what a line, without its newline, asks for, and appends the answer to `answer`, if it is
+ * known already. A request that is not known, or has a key or value that is too long, is answered
+ * with rc=-1. Returns 0 or -ENOMEM. */
+int pmi_read_request(const char *line, const struct pmi_place *place, struct pmi_request *out,
+                     struct cr_buffer *answer);
+
+/* Appends the answer to PMI_GET. `value` is NULL if there is no such key. Returns 0 or -ENOMEM. */
+int pmi_write_value(const char *key, const char *value, struct cr_buffer *answer);
+
+/* Appends the value of the key PMI_process_mapping: which ranks are on which node. workers[i] is
+ * the number of workers of the node with group rank i. Returns 0 or -ENOMEM. */
+int pmi_write_mapping(const uint32_t *workers, uint32_t nodes, struct cr_buffer *out);
+
+#endif
