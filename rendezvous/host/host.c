@@ -283,8 +283,9 @@ void coordinator_host_retire(struct coordinator_host *host, const char *why) {
 
 void coordinator_host_moved(struct coordinator_host *host, const char *run_id, uint64_t epoch,
                             const char *addr, uint16_t port) {
-    struct host_job *job = host_get_job(host, run_id);
-    if (job != NULL) host_supersede_job(job, epoch, addr, port);
+    struct host_job *job;
+    if (host_get_job(host, NULL, run_id, &job, NULL) == 0)
+        host_supersede_job(job, epoch, addr, port);
     host_end_event(host);
 }
 

@@ -158,7 +158,8 @@ void host_log(struct coordinator_host *host, enum cr_log_level level, const char
 
 /* Returns the job with that run id, or NULL. */
 struct host_job *host_find_job(const struct coordinator_host *host, const char *run_id);
-/* Stores in *out the job with that run id, which it creates for `peer` if there is none. Returns 0;
+/* Stores in *out the job with that run id, which it creates for `peer` if there is none; `peer` is
+ * NULL if this process itself needs the job. Returns 0;
  * or a negative errno and a text in err: -ENOMEM, or -EUSERS if there are too many jobs already. */
 int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
                  struct host_job **out, struct cr_error *err);

@@ -65,10 +65,11 @@ static void on_leads(void *arg, const struct rdzv_leads *leads) {
     const struct host_peer *peer = arg;
     struct coordinator_host *host = peer->host;
     if (host_check_member(peer, leads->run_id, NULL) < 0) return;
-    struct host_job *job = host->allows_heirs ? host_get_job(host, leads->run_id) : NULL;
+    struct host_job *job;
     struct coordinator_view view;
     bool names_host = leads->addr[0] != '\0' && leads->port >= 1 && leads->port <= UINT16_MAX;
-    if (job == NULL || !names_host) return;
+    if (!host->allows_heirs || !names_host) return;
+    if (host_get_job(host, peer, leads->run_id, &job, NULL) < 0) return;
     coordinator_look(job->coordinator, &view);
     if (leads->epoch <= job->epoch && job->is_superseded) return;
     if (view.decides || view.phase == COORDINATOR_ENDED) return;
