@@ -218,7 +218,8 @@ int host_get_job(struct coordinator_host *host, const struct host_peer *peer, co
     struct cr_ip maker = {.bytes = {0}};
     *out = host_find_job(host, run_id);
     if (*out != NULL) return 0;
-    int rc = peer != NULL && host_peer_ip(peer, &maker) == 0 ? make_room(host, &maker, err) : 0;
+    bool is_remote = peer != NULL && host_peer_ip(peer, &maker) == 0;
+    int rc = is_remote ? make_room(host, &maker, err) : 0;
     if (rc < 0) return rc;
     *out = job_new(host, run_id);
     if (*out == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
