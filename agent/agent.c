@@ -41,6 +41,7 @@
  * messages to other nodes, and to close everything. */
 #define OWN_END_MS 1000
 
+#define DO_NOT_REQUEUE 93 /* exit code with which a worker says that another try is of no use */
 #define NOTICE_MAX_MS (INT64_C(1000) * 3600 * 24)
 
 struct agent {
@@ -309,11 +310,17 @@ static void report_at_once(struct agent *a) {
     cr_buffer_done(&line);
 }
 
+static void pass_failure(void *arg, const struct rendezvous_failure *failure) {
+    struct agent *a = arg;
+    rendezvous_failure(a->rendezvous, failure);
+}
+
 static void do_failed(void *arg, uint64_t round, bool is_killed) {
     struct agent *a = arg;
     struct cr_buffer line = {0};
     if (a->node.is_broken) case_file_add_broken(&a->case_file, a->node.gave_up);
     report_at_once(a);
+    case_file_pass_first(&a->case_file, pass_failure, a);
     case_file_write_line(&a->case_file, &line);
     rendezvous_failed(a->rendezvous, round, text_of(&line), is_killed);
     cr_buffer_done(&line);
@@ -376,6 +383,37 @@ static void end_history(struct agent *a) {
     a->result.summary = a->summary.len > 0 ? a->summary.data : NULL;
 }
 
+/* Returns what the job failed of, from the first failure in the whole job. */
+static enum agent_cause cause_of_failure(const struct agent *a) {
+    const struct rendezvous_failure *first = a->case_file.failures.list;
+    bool may_restart = a->round.max_restarts > 0;
+    if (a->case_file.failures.count > 0) {
+        if (strcmp(first->kind, "oom") == 0) return AGENT_CAUSE_OOM;
+        if (strcmp(first->kind, "hang") == 0) return AGENT_CAUSE_HANG;
+        int64_t code = strcmp(first->kind, "exit") == 0 ? first->exit_code : 0;
+        if (code == DO_NOT_REQUEUE || code == 126 || code == 127) return AGENT_CAUSE_NO_REQUEUE;
+    }
+    return may_restart ? AGENT_CAUSE_BUDGET : AGENT_CAUSE_WORKER;
+}
+
+static void end_cause(struct agent *a) {
+    if (a->result.outcome == AGENT_FAILED) {
+        case_file_add_own_failures(&a->case_file);
+        a->result.cause = cause_of_failure(a);
+    } else if (a->result.outcome == AGENT_ERROR) {
+        bool is_lost = a->node.group.ending == GROUP_LOST;
+        a->result.cause = is_lost ? AGENT_CAUSE_RENDEZVOUS : AGENT_CAUSE_MACHINE;
+    }
+}
+
+/* Writes verdict.json. If a job ended well and nobody has requested logs, none is left, so that the
+ * temporary log folder can be removed. */
+static void end_verdict(struct agent *a) {
+    bool is_wanted = a->job->log_dir != NULL || a->result.outcome != AGENT_SUCCEEDED;
+    if (!is_wanted) case_file_remove_verdict(&a->case_file);
+    else case_file_write_verdict(&a->case_file, outcome_words[a->result.outcome], a->error.text);
+}
+
 static void do_finish(void *arg) {
     struct agent *a = arg;
     const struct worker_group *group = &a->node.group;
@@ -395,6 +433,8 @@ static void do_finish(void *arg) {
     } else if (group->failures > 0) {
         warn_of_failure(a);
     }
+    end_cause(a);
+    end_verdict(a);
     bool as_planned =
         a->result.outcome == AGENT_SUCCEEDED || a->result.outcome == AGENT_FAILED;
     events_agent_ended(event_source(a), &a->round, as_planned, cr_monotonic_ms() - a->began_ms);
@@ -643,6 +683,11 @@ static void on_hang(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_
 static const struct hang_calls hang_calls = {
     .sample = do_sample, .list = do_list, .on_hang = on_hang};
 
+static void on_failure(void *arg, const struct rendezvous_failure *failure) {
+    struct agent *a = arg;
+    case_file_add_failure(&a->case_file, failure);
+}
+
 static void on_inspect(void *arg, uint64_t id, const char *why) {
     struct agent *a = arg;
     struct inspect_row *rows = calloc(worker_count(a), sizeof(*rows));
@@ -666,6 +711,10 @@ static void warn_of_restart(struct agent *a, const struct rendezvous_round *roun
 
 static void on_round(void *arg, const struct rendezvous_round *round) {
     struct agent *a = arg;
+    if (a->rounds > 0 && round->restart_count != a->round.restart_count) {
+        case_file_add_own_failures(&a->case_file);
+        case_file_write_verdict(&a->case_file, "restarted", NULL);
+    }
     if (a->rounds > 0) warn_of_restart(a, round);
     a->round = *round;
     a->rounds++;
@@ -779,7 +828,7 @@ static const struct rendezvous_events rendezvous_events = {
     .on_change = on_change,       .on_change_at = on_change_at,
     .on_ask_progress = on_ask_progress, .on_behind = on_behind,
     .on_notice = on_notice,       .on_dump = on_dump,     .on_inspect = on_inspect,
-    .on_lease = on_lease,
+    .on_failure = on_failure,     .on_lease = on_lease,
 };
 
 /* ---- events of the workers' channels, passed to the node ---- */

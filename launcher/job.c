@@ -122,6 +122,7 @@ static const struct simple_value {
     {OPTION_STEP_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.step_timeout_ms), NULL},
     {OPTION_HANG_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.hang_timeout_ms), NULL},
     {OPTION_LEFTOVERS, WORD, NOWHERE, "detached end keep"},
+    {OPTION_EXIT_CODES, WORD, NOWHERE, "torchrun distinct"},
     {OPTION_START_METHOD, WORD, NOWHERE, "spawn fork forkserver"},
     {OPTION_RDZV_BACKEND, WORD, NOWHERE, "c10d static etcd-v2 etcd"},
     {OPTION_EVENT_LOG_HANDLER, WORD, NOWHERE, "null console"},
@@ -686,6 +687,7 @@ static int build_ending(struct builder *b) {
     a->rendezvous.max_restarts = a->max_restarts;
     a->stop_timeout_ms = STOP_MS;
     const char *leftovers = text_of(b, OPTION_LEFTOVERS);
+    b->job->distinct_exit_codes = strcmp(text_of(b, OPTION_EXIT_CODES), "distinct") == 0;
     if (strcmp(leftovers, "end") == 0) a->leftovers = AGENT_LEFTOVERS_END;
     if (strcmp(leftovers, "keep") == 0) a->leftovers = AGENT_LEFTOVERS_KEEP;
     int rc = build_shutdown_timeout(b);

@@ -129,6 +129,7 @@ PURE = [
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
     "agent/environment.c", "agent/output/line_splitter.c", "agent/output/last_bytes.c",
+    "agent/report/failures.c",
     "agent/report/last_lines.c", "agent/report/ledger.c", "agent/report/ledger_text.c",
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",

@@ -266,6 +266,8 @@ static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
     struct rdzv_message out = *m;
     char addresses[RDZV_TEXT_MAX];
+    if (m->type == RDZV_BEAT) out.beat.wall_ns = cr_wall_ns();
+    if (m->type == RDZV_FAILURE) out.failure.wall_ns = cr_wall_ns();
     if (m->type == RDZV_JOIN || m->type == RDZV_RESUME) {
         backend_list_own_addresses(addresses, sizeof(addresses));
     }
@@ -415,13 +417,24 @@ static void do_inspect(void *arg, uint64_t id, const char *why) {
     else member_inspected(r->member, id, 0);
 }
 
+static void do_failure(void *arg, const struct rdzv_failure *m) {
+    struct rendezvous *r = arg;
+    const struct rendezvous_failure failure = {
+        .round = m->round, .rank = m->rank, .local_rank = m->local_rank, .pid = (int64_t) m->pid,
+        .exit_code = m->exit_code, .died_ns = m->died_ns, .offset_ns = m->offset_ns,
+        .offset_error_ns = m->offset_error_ns, .host = m->host, .kind = m->kind, .what = m->what,
+        .message = m->message, .last_words = m->last_words, .kernel = m->kernel,
+        .log_folder = m->log_folder};
+    if (!r->closing && r->events->on_failure != NULL) r->events->on_failure(r->arg, &failure);
+}
+
 static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .aim = do_aim,
     .lead = do_lead, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
     .on_dump = do_dump, .on_inspect = do_inspect, .on_ask_progress = do_ask_progress,
-    .on_behind = do_behind, .on_nodes = do_nodes};
+    .on_behind = do_behind, .on_nodes = do_nodes, .on_failure = do_failure};
 
 /* ---- the agent's calls ---- */
 
@@ -459,6 +472,16 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id) {
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why) {
     member_notice(r->member, now_ms(r), (uint32_t) kind, left_ms, why);
+    end_event(r);
+}
+
+void rendezvous_failure(struct rendezvous *r, const struct rendezvous_failure *f) {
+    const struct rdzv_failure message = {
+        .round = f->round, .rank = f->rank, .local_rank = f->local_rank, .pid = (uint64_t) f->pid,
+        .exit_code = f->exit_code, .died_ns = f->died_ns, .host = f->host, .kind = f->kind,
+        .what = f->what, .message = f->message, .last_words = f->last_words, .kernel = f->kernel,
+        .log_folder = f->log_folder, .offset_error_ns = -1};
+    member_failure(r->member, &message);
     end_event(r);
 }
 

@@ -90,6 +90,9 @@ struct rendezvous_events {
      * rendezvous_inspected(), with the same id, within seconds. If this callback is NULL, the
      * answer is that there are no workers. */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
+
+    /* A node of the job has called rendezvous_failure(), this one or another one. */
+    void (*on_failure)(void *arg, const struct rendezvous_failure *failure);
 };
 
 /* Checks the options without resolving a name or opening a socket; rendezvous_open() makes the same
@@ -150,6 +153,9 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why);
 
+/* Tells all nodes of the job about a worker of this node that has failed. Call it before
+ * rendezvous_failed(). The offset in `failure` is ignored. */
+void rendezvous_failure(struct rendezvous *r, const struct rendezvous_failure *failure);
 /* Requests an inquiry which rank others wait for. on_ask_progress and on_behind follow on all
  * nodes, unless the coordinator is too old to know inquiries. */
 void rendezvous_inquire(struct rendezvous *r);

@@ -88,8 +88,8 @@ struct rendezvous_options {
     /* how long to wait for a lost coordinator to come back; -1, the default, means 60 s if the
      * coordinator does not run in the launcher of a node, and 0 if it does */
     int64_t coordinator_wait_ms;
-    /* true: if the node that hosts the coordinator is lost, no other node takes over */
-    bool keeps_coordinator;
+    /* 1 = if the node that hosts the coordinator is lost, no other node takes over; else 0 */
+    int keeps_coordinator;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;
     int auth; /* an enum rendezvous_auth */
@@ -167,6 +167,20 @@ struct rendezvous_change {
     enum rendezvous_change_kind kind;
     int64_t left_ms; /* time until the round is stopped, even if workers are not ready */
     const char *why; /* one line for the log; valid until the callback returns */
+};
+
+/* The evidence about a worker of the job that has failed; docs/verdict.md describes the fields.
+ * Texts must be valid until the call or the callback returns; none is NULL. */
+struct rendezvous_failure {
+    uint64_t round;
+    uint32_t rank, local_rank;
+    int64_t pid;
+    int64_t exit_code; /* exit code, or minus the number of the signal */
+    int64_t died_ns;   /* wall clock of its node, in ns since 1970 */
+    /* by how much the clock of its node is ahead of the coordinator's, and the largest error; error
+     * -1 if they are not known */
+    int64_t offset_ns, offset_error_ns;
+    const char *host, *kind, *what, *message, *last_words, *kernel, *log_folder;
 };
 
 /* What an inspection has found out about workers of this node that are at the same place; the

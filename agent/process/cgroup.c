@@ -3,14 +3,13 @@
  * right to write cgroup.procs of another cgroup, and one write to its cgroup.kill ends all its
  * processes.
  *
- * The line "0::" of /proc/self/cgroup has the path of this process's cgroup; /proc/self/mountinfo
- * has the place where the cgroup2 filesystem is mounted (on hybrid machines that is not
- * /sys/fs/cgroup). If mkdir works in the folder of its cgroup, this process has the permission to
+ * If mkdir works in the folder of its cgroup, this process has the permission to
  * make cgroups there. The kernel forbids processes in a cgroup that enables controllers for its
  * children. This file enables no controllers, so that rule does not matter here. */
 #include "agent/process/cgroup.h"
 
 #include "agent/process/proc.h"
+#include "base/cgroup_place.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 
@@ -28,88 +27,8 @@
 
 /* the most times that cgroup_release() reads the list of processes */
 #define RELEASES_MAX 100
-#define MAKES_MAX 3    /* the most times that make() tries to make a cgroup */
-#define SWEEP_MS  2000 /* ms for which cgroup_sweep() waits for the ends of the processes it kills */
-
-/* ---- finding the cgroup of this process ---- */
-
-/* Writes to `out` the path of this process's cgroup in the v2 hierarchy: "/a/b" if the line is
- * "0::/a/b". Returns 0; -ENOENT if there is no such line; or the negative errno of fopen(3). */
-static int own_path(char out[PATH_MAX]) {
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (f == NULL) return -errno;
-    char line[PATH_MAX + 8];
-    int rc = -ENOENT;
-    while (rc < 0 && fgets(line, sizeof line, f) != NULL) {
-        if (strncmp(line, "0::/", 4) != 0) continue;
-        line[strcspn(line, "\n")] = '\0';
-        (void) stpcpy(out, line + 3);
-        rc = 0;
-    }
-    (void) fclose(f);
-    return rc;
-}
-
-/* Decodes a path of mountinfo in place. A blank or a backslash is written there as a backslash and
- * three octal digits. */
-static void unescape(char *text) {
-    char *to = text;
-    for (const char *from = text; *from != '\0';) {
-        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] != '\0' &&
-            from[3] != '\0') {
-            *to++ = (char) ((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
-            from += 4;
-        } else {
-            *to++ = *from++;
-        }
-    }
-    *to = '\0';
-}
-
-/* Finds ROOT and MOUNT in a line "id parent dev ROOT MOUNT options… - cgroup2 …" of mountinfo.
- * Returns true and stores both in *root and *mount; false if the line has another form or describes
- * another filesystem. */
-static bool parse_mount(char *line, char **root, char **mount) {
-    char *type = strstr(line, " - ");
-    if (type == NULL || strncmp(type, " - cgroup2 ", 11) != 0) return false;
-    char *save = NULL, *field = strtok_r(line, " ", &save);
-    for (int i = 0; i < 3 && field != NULL; i++) field = strtok_r(NULL, " ", &save);
-    *root = field;
-    *mount = strtok_r(NULL, " ", &save);
-    if (*root == NULL || *mount == NULL) return false;
-    unescape(*root);
-    unescape(*mount);
-    return true;
-}
-
-/* Returns the part of `path` after `root`, the root of a mount; or NULL if `path` does not lie
- * below `root`. */
-static const char *below(const char *path, const char *root) {
-    size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
-    if (strncmp(path, root, len) != 0 || (path[len] != '/' && path[len] != '\0')) return NULL;
-    /* a path with "/.." lies outside of this process's cgroup namespace */
-    if (strstr(path, "/..") != NULL) return NULL;
-    return path + len;
-}
-
-static int own_directory(char out[PATH_MAX]) {
-    char path[PATH_MAX], line[PATH_MAX];
-    int rc = own_path(path);
-    if (rc < 0) return rc;
-    FILE *f = fopen("/proc/self/mountinfo", "re");
-    if (f == NULL) return -errno;
-    rc = -ENOENT;
-    while (rc < 0 && fgets(line, sizeof line, f) != NULL) {
-        char *root, *mount;
-        if (!parse_mount(line, &root, &mount)) continue;
-        const char *rest = below(path, root);
-        if (rest == NULL) continue;
-        int len = snprintf(out, PATH_MAX, "%s%s", mount, strcmp(rest, "/") == 0 ? "" : rest);
-        rc = len < PATH_MAX ? 0 : -ENAMETOOLONG;
-    }
-    (void) fclose(f);
-    return rc;
-}
+#define MAKES_MAX    3    /* the most times that make() tries to make a cgroup */
+#define SWEEP_MS     2000 /* ms for which cgroup_sweep() waits for the processes that it kills */
 
 /* ---- removing cgroups below a cgroup ---- */
 
@@ -133,8 +52,8 @@ static int open_below(int fd, const char *name) {
 }
 
 /* Removes all cgroups below the cgroup whose folder is `top`, however deep they are nested: goes
- * down to a cgroup that has none below it, then up by one, removes it, and so on. Stops at the first
- * cgroup that cannot be removed, because a process is in it. */
+ * down to a cgroup that has none below it, then up by one, removes it, and so on. Stops at the
+ * first cgroup that cannot be removed, because a process is in it. */
 static void remove_below(int top) {
     char name[NAME_MAX + 1];
     int at = fcntl(top, F_DUPFD_CLOEXEC, 3);
@@ -197,8 +116,8 @@ static bool is_alive(const struct maker *maker) {
 }
 
 /* Returns whether the maker of the cgroup is known to be dead. A launcher holds a lock on the
- * folder of its cgroup as long as it lives. In another cgroup namespace the folder is another inode,
- * so the lock cannot be seen there; in another pid namespace a pid names another process. */
+ * folder of its cgroup as long as it lives. In another cgroup namespace the folder is another
+ * inode, so the lock cannot be seen there; in another pid namespace a pid names another process. */
 static bool is_abandoned(int fd, const char *name, const struct maker *self) {
     struct maker maker;
     if (!parse_name(name, &maker)) return false;
@@ -285,7 +204,7 @@ void cgroup_open(struct cgroup *g, const char *token) {
     g->path[0] = '\0';
     const char *wanted = getenv("CRUN_CGROUP");
     if (wanted != NULL && strcmp(wanted, "0") == 0) return;
-    if (own_directory(parent) < 0) return;
+    if (cr_cgroup_of_self(CR_CGROUP_V2, parent, NULL) < 0) return;
     struct maker own = self();
     int len = snprintf(g->path, sizeof g->path,
                        "%s/crun-%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%.8s", parent,
@@ -299,7 +218,8 @@ void cgroup_reopen(struct cgroup *g) {
 
 void cgroup_renew(struct cgroup *g) {
     if (g->fd < 0) return;
-    /* if this fails, g->path stays set, so that guard_stop() tries once more to remove the cgroup */
+    /* if this fails, g->path stays set, so that guard_stop() tries once more to remove the
+     * cgroup */
     if (cgroup_remove(g) < 0 || !make(g)) cr_close_fd(&g->fd);
 }
 

@@ -11,10 +11,10 @@
  * (SIGSTOP, a debugger, a frozen cgroup) until its fence: after that time other nodes may run
  * workers with the same ranks. The warden goes on waiting after that.
  *
- * The warden has a deputy, which is its child. The deputy ends everything as the warden does if both
- * this process and the warden are killed, for example by pkill -9 crun. So the deputy's name and
- * command line do not contain "crun". At its start the deputy also sweeps up what launchers before
- * this one have left: that may take time, and must not delay the start of workers.
+ * The warden has a deputy, which is its child. The deputy ends everything as the warden does if
+ * both this process and the warden are killed, for example by pkill -9 crun. So the deputy's name
+ * and command line do not contain "crun". At its start the deputy also sweeps up what launchers
+ * before this one have left: that may take time, and must not delay the start of workers.
  *
  * A process belongs to the nursery if it has the nursery's token in its environment, if it is in a
  * worker's Unix session, or if it descends from such a process.

@@ -147,6 +147,7 @@ static int append_victims(struct cr_buffer *out, const struct verdict *v, size_t
 static int append_evidence(struct cr_buffer *out, const struct verdict *v, size_t first) {
     const struct verdict_worker *w = &v->workers[first];
     TRY(append_error(out, w));
+    if (w->kernel_line != NULL) TRY(cr_buffer_printf(out, "  kernel: %s\n", w->kernel_line));
     TRY(append_last_words(out, w));
     TRY(append_files(out, w));
     TRY(append_later_failures(out, v, first));

@@ -5,7 +5,7 @@ _crun_agent() {
     [[ $cur == '=' ]] && cur=
     [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "serve status notify dump why top key --help --version" -- "$cur"))
+        COMPREPLY=($(compgen -W "serve status notify dump why key --help --version" -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]}:${prev//_/-} in
@@ -28,8 +28,6 @@ _crun_agent() {
         why:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         why:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         why:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        top:--interval) COMPREPLY=($(compgen -W "1 2 5" -- "$cur")); return ;;
-        top:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         key:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         key:--role) COMPREPLY=($(compgen -W "member operator" -- "$cur")); return ;;
         key:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -40,7 +38,6 @@ _crun_agent() {
         notify) options="--job --node --kind --in --why --rdzv-token-file" ;;
         dump) options="--job --node --rdzv-token-file" ;;
         why) options="--job --node --json --rdzv-token-file" ;;
-        top) options="--once --json --interval --rdzv-token-file" ;;
         key) options="--job --role --rdzv-token-file" ;;
     esac
     if [[ $cur == -* ]]; then

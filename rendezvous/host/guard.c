@@ -23,21 +23,31 @@ int host_guard_add(const struct rendezvous_store_guard *guard, struct cr_network
     return rc;
 }
 
+int host_tell_space(struct store_space *space, bool is_restricted, struct cr_network_list *nodes) {
+    cr_network_list_sort(nodes);
+    return is_restricted ? store_space_restrict(space, nodes) : store_space_know(space, nodes);
+}
+
 /* ---- the addresses of a node ---- */
+
+int host_peer_ip(const struct host_peer *peer, struct cr_ip *out) {
+    struct sockaddr_storage from;
+    int len = sizeof(from), rc = -1;
+    char text[RDZV_ADDR_MAX] = "";
+    if (peer->local) return -ENOTCONN;
+    if (uv_tcp_getpeername(&peer->tcp, (struct sockaddr *) &from, &len) < 0) return -ENOTCONN;
+    if (from.ss_family == AF_INET) {
+        rc = uv_ip4_name((const struct sockaddr_in *) &from, text, sizeof(text));
+    } else if (from.ss_family == AF_INET6) {
+        rc = uv_ip6_name((const struct sockaddr_in6 *) &from, text, sizeof(text));
+    }
+    return rc < 0 || cr_ip_parse(text, out) < 0 ? -ENOTCONN : 0;
+}
 
 /* Appends the address from which a remote node has connected. */
 static int add_observed(struct host_peer *peer) {
-    struct sockaddr_storage from;
-    int len = sizeof(from);
-    char text[RDZV_ADDR_MAX] = "";
-    if (peer->local) return 0;
-    if (uv_tcp_getpeername(&peer->tcp, (struct sockaddr *) &from, &len) < 0) return 0;
-    if (from.ss_family == AF_INET) {
-        (void) uv_ip4_name((const struct sockaddr_in *) &from, text, sizeof(text));
-    } else if (from.ss_family == AF_INET6) {
-        (void) uv_ip6_name((const struct sockaddr_in6 *) &from, text, sizeof(text));
-    }
-    return cr_network_list_add_text(&peer->addresses, text);
+    struct cr_ip ip;
+    return host_peer_ip(peer, &ip) < 0 ? 0 : cr_network_list_add_ip(&peer->addresses, &ip);
 }
 
 void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join) {
@@ -53,12 +63,11 @@ void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join) {
 int host_close_door(struct coordinator_host *host, struct store_space *space,
                     struct cr_error *err) {
     struct cr_network_list list = {0};
-    if (!host->is_restricted || space == NULL) return 0;
+    if (space == NULL) return 0;
     int rc = host_guard_add(&host->guard, &list);
-    cr_network_list_sort(&list);
-    if (rc == 0) rc = store_space_restrict(space, &list);
+    if (rc == 0) rc = host_tell_space(space, host->is_restricted, &list);
     cr_network_list_done(&list);
-    return rc < 0 ? cr_fail(err, rc, "cannot restrict the store: out of memory") : 0;
+    return rc < 0 ? cr_fail(err, rc, "cannot open the store: out of memory") : 0;
 }
 
 /* ---- the store of a round ---- */
@@ -98,9 +107,8 @@ void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store) {
     cr_network_list_sort(&job->admitted); /* also removes duplicates */
     /* the node's own options say whether its store serves only the nodes of the round */
     if (has_store) send_nodes(job, peer, round);
-    if (has_store || !job->host->is_restricted) return;
+    if (has_store || job->space == NULL) return;
     int rc = host_guard_add(&job->host->guard, &job->admitted);
-    cr_network_list_sort(&job->admitted);
-    if (rc == 0 && job->space != NULL) rc = store_space_restrict(job->space, &job->admitted);
+    if (rc == 0) rc = host_tell_space(job->space, job->host->is_restricted, &job->admitted);
     if (rc < 0) cr_warn("the store of this round serves no other node: out of memory");
 }

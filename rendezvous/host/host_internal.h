@@ -24,6 +24,7 @@ struct host_job {
     LIST_ENTRY(host_job) entry; /* element of host->jobs */
     struct coordinator_host *host;
     char *run_id;
+    struct cr_ip maker; /* address of the node whose HELLO has made the job; all 0 = own node */
     struct coordinator *coordinator;
     struct store_space *space;
     struct cr_network_list admitted; /* addresses of the nodes of the round */
@@ -51,6 +52,9 @@ struct host_peer {
      * and the number of nodes that have not answered yet; id 0 = no such order */
     uint64_t inspection;
     uint32_t inspected_left;
+    /* by how much the node's wall clock is ahead of this process's, in ns, and the largest error;
+     * the error is -1 until the node has sent its clock */
+    int64_t offset_ns, offset_error_ns;
     const struct host_job *inspects; /* the job of that order; only compared, never followed */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
@@ -154,11 +158,14 @@ void host_log(struct coordinator_host *host, enum cr_log_level level, const char
 
 /* Returns the job with that run id, or NULL. */
 struct host_job *host_find_job(const struct coordinator_host *host, const char *run_id);
-/* Returns the job with that run id, which it creates if there is none; NULL when memory is
- * short. */
-struct host_job *host_get_job(struct coordinator_host *host, const char *run_id);
+/* Stores in *out the job with that run id, which it creates if there is none: for `peer`, or if
+ * that is NULL, for this host's own node. Returns 0; or a negative errno and a text in err:
+ * -ENOMEM, or -EUSERS if there are too many jobs already. */
+int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
+                 struct host_job **out, struct cr_error *err);
 /* Call this when a connection of the job is gone. When it was the last one, the job is kept for
- * close_timeout_ms, so that late nodes still learn how the job has ended. */
+ * close_timeout_ms, so that late nodes still learn how the job has ended. A job that never had a
+ * round is not kept. */
 void host_drop_job(struct host_job *job);
 void host_free_jobs(struct coordinator_host *host);
 void host_close_spaces(struct coordinator_host *host);
@@ -202,11 +209,16 @@ int host_open_space(struct coordinator_host *host, struct store_space **space, u
 bool host_guard_restricts(const struct rendezvous_store_guard *guard, bool has_secret);
 /* Appends the networks of the guard to the list. Returns 0 or -ENOMEM. */
 int host_guard_add(const struct rendezvous_store_guard *guard, struct cr_network_list *list);
+/* Sorts the list, and tells the space which addresses the nodes of its round have; if
+ * `is_restricted`, the space serves no other ones. Returns 0 or -ENOMEM. */
+int host_tell_space(struct store_space *space, bool is_restricted, struct cr_network_list *nodes);
+/* Stores the address from which a remote peer has connected. Returns 0 or -ENOTCONN. */
+int host_peer_ip(const struct host_peer *peer, struct cr_ip *out);
 /* Call this when a node has sent JOIN or RESUME. Notes the addresses from which its workers may
  * come: those in the message, and the one from which the node has connected. */
 void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join);
-/* Makes a port that has no store of a round serve this machine and guard.networks only. Returns 0,
- * or -ENOMEM and a text in err. */
+/* Tells a port that has no store of a round that it has no nodes; if the stores are restricted, it
+ * serves this machine and guard.networks only. Returns 0, or -ENOMEM and a text in err. */
 int host_close_door(struct coordinator_host *host, struct store_space *space,
                     struct cr_error *err);
 /* The coordinator's actions of these names; `arg` is the job. */
@@ -227,6 +239,9 @@ void host_peer_flush(struct host_peer *peer);
 /* Closes the connection of a remote node. The coordinator then frees the node's seat
  * (RENDEZVOUS_CLOSED) or suspends it (RENDEZVOUS_BROKEN). */
 void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const char *why);
+/* Sends GOODBYE at once to a remote node that has a seat, because its connection is about to be
+ * closed although this process goes on. */
+void host_peer_say_goodbye(struct host_peer *peer, const char *why);
 /* Closes the connection of a remote node without a call of its coordinator, because the caller is
  * about to free the coordinator, too. */
 void host_peer_forget(struct host_peer *peer, const char *why);
@@ -238,6 +253,11 @@ void host_answer_status(struct host_peer *peer);
  * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Call this when a node has sent its wall clock, in BEAT or FAILURE. Measures the difference of the
+ * clocks. */
+void host_note_clock(struct host_peer *from, int64_t wall_ns);
+/* Passes a FAILURE of a node on to all nodes of its job, with the difference of the clocks. */
+void host_pass_failure(struct host_peer *from, const struct rdzv_failure *failure);
 /* Answers the operators that wait for the result of the job's inquiry. */
 void host_answer_inquiry(struct host_job *job, const char *what);
 /* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes

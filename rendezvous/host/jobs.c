@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,7 +147,8 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
     }
     coordinator_identify(job->coordinator, host->terms.coordinator);
     if (host->is_heir) coordinator_is_heir(job->coordinator);
-    if (host->allows_heirs) coordinator_allow_heirs(job->coordinator, host->own_instance);
+    coordinator_set_own(job->coordinator, host->own_instance);
+    if (host->allows_heirs) coordinator_allow_heirs(job->coordinator);
     job->is_own = strcmp(run_id, host->own_run_id) == 0;
     if (job->is_own) coordinator_keep_job(job->coordinator);
     if (host->follows_another) coordinator_follows_another(job->coordinator);
@@ -155,14 +157,82 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
     return job;
 }
 
-struct host_job *host_get_job(struct coordinator_host *host, const char *run_id) {
-    struct host_job *job = host_find_job(host, run_id);
-    return job != NULL ? job : job_new(host, run_id);
+/* ---- the number of jobs ---- */
+
+/* Returns whether a job that has not ended has suspended seats, whose nodes may resume. */
+static bool may_resume(const struct host_job *job) {
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.suspended > 0 && view.phase != COORDINATOR_ENDED;
+}
+
+/* Most jobs of one host, and most that nodes of one address have made; a host that ends with a
+ * launcher is meant for that launcher's job, so it takes fewer others. The time of each event of
+ * the host grows with the number of its jobs. */
+#define JOBS_MAX             4096
+#define JOBS_MAX_IN_LAUNCHER 64
+#define SHARE_OF_ADDRESS     4 /* jobs of one address: this fraction of all */
+
+static bool is_own_job(const struct host_job *job) {
+    static const struct cr_ip none;
+    return memcmp(&job->maker, &none, sizeof(none)) == 0;
+}
+
+/* Counts the jobs that nodes of other processes have made, and those of them whose nodes have the
+ * address `maker`. Stores in *oldest the job without connections that would be forgotten first;
+ * NULL = there is none. */
+static void count_jobs(const struct coordinator_host *host, const struct cr_ip *maker,
+                       uint32_t *all, uint32_t *same, struct host_job **oldest) {
+    struct host_job *job;
+    *all = *same = 0;
+    *oldest = NULL;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (is_own_job(job)) continue;
+        ++*all;
+        if (memcmp(&job->maker, maker, sizeof(*maker)) == 0) ++*same;
+        if (job->peers > 0 || may_resume(job)) continue;
+        if (*oldest == NULL || job->forget_ms < (*oldest)->forget_ms) *oldest = job;
+    }
+}
+
+/* Makes sure that a node of the address `maker` may make another job. If there are too many, an
+ * ended job is forgotten earlier. */
+static int make_room(struct coordinator_host *host, const struct cr_ip *maker,
+                     struct cr_error *err) {
+    uint32_t max = host->terms.in_launcher ? JOBS_MAX_IN_LAUNCHER : JOBS_MAX, all, same;
+    struct host_job *oldest;
+    count_jobs(host, maker, &all, &same, &oldest);
+    if (all < max && same < max / SHARE_OF_ADDRESS) return 0;
+    if (oldest == NULL) {
+        return cr_fail(err, -EUSERS,
+                       "this host has %u other jobs, %u of them from the address of this node, and "
+                       "takes no more; use another endpoint", all, same);
+    }
+    LIST_REMOVE(oldest, entry);
+    job_free(oldest);
+    return 0;
+}
+
+int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
+                 struct host_job **out, struct cr_error *err) {
+    struct cr_ip maker = {.bytes = {0}};
+    *out = host_find_job(host, run_id);
+    if (*out != NULL) return 0;
+    int rc = peer != NULL && host_peer_ip(peer, &maker) == 0 ? make_room(host, &maker, err) : 0;
+    if (rc < 0) return rc;
+    *out = job_new(host, run_id);
+    if (*out == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
+    (*out)->maker = maker;
+    return 0;
 }
 
 void host_drop_job(struct host_job *job) {
-    if (--job->peers == 0)
-        job->forget_ms = host_now_ms(job->host) + job->host->terms.close_timeout_ms;
+    struct coordinator_view view;
+    if (--job->peers > 0) return;
+    coordinator_look(job->coordinator, &view);
+    bool has_past = view.phase != COORDINATOR_EMPTY || view.next_round > 0;
+    job->forget_ms =
+        host_now_ms(job->host) + (has_past ? job->host->terms.close_timeout_ms : 0);
 }
 
 void host_free_jobs(struct coordinator_host *host) {
@@ -194,13 +264,6 @@ int64_t host_jobs_deadline(const struct coordinator_host *host) {
         if (job->forget_ms < when_ms) when_ms = job->forget_ms;
     }
     return when_ms;
-}
-
-/* Returns whether a job that has not ended has suspended seats, whose nodes may resume. */
-static bool may_resume(const struct host_job *job) {
-    struct coordinator_view view;
-    coordinator_look(job->coordinator, &view);
-    return view.suspended > 0 && view.phase != COORDINATOR_ENDED;
 }
 
 /* Frees the jobs that have had no connection for close_timeout_ms, but keeps a job whose nodes may

@@ -43,18 +43,18 @@ int store_offer_admit(struct store_offer *o, uint32_t part, const char *addresse
     return cr_network_list_add_text(&o->admitted, addresses);
 }
 
-/* Makes the store of the round serve the nodes of the round. */
+/* Tells the store of the round which nodes the round has. */
 static void let_nodes_in(struct store_offer *o, bool knows_nodes) {
     static const struct cr_network everybody = {.bits = 0};
     int rc = host_guard_add(&o->guard, &o->admitted);
+    if (!o->is_restricted && !knows_nodes) return;
     if (rc == 0 && !knows_nodes) rc = cr_network_list_add(&o->admitted, &everybody);
     if (!knows_nodes) {
         cr_warn("the store of this round serves everybody, because the coordinator's version of "
                 "crun does not tell which nodes may use it; install the same version there");
     }
-    cr_network_list_sort(&o->admitted);
-    if (rc == 0) rc = store_space_restrict(o->serving, &o->admitted);
-    if (rc < 0) cr_warn("the store of this round serves no other node: out of memory");
+    if (rc == 0) rc = host_tell_space(o->serving, o->is_restricted, &o->admitted);
+    if (rc < 0) cr_warn("the store of this round does not know its nodes: out of memory");
 }
 
 int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err) {
@@ -71,7 +71,7 @@ void store_offer_settle(struct store_offer *o, uint16_t port, bool knows_nodes) 
     o->serving = NULL;
     if (port != 0 && port == o->offered_port) o->serving = o->offered;
     else store_space_close(o->offered);
-    if (o->serving != NULL && o->is_restricted) let_nodes_in(o, knows_nodes);
+    if (o->serving != NULL) let_nodes_in(o, knows_nodes);
     cr_network_list_done(&o->admitted);
     o->offered = NULL;
     o->offered_port = 0;

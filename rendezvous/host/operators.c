@@ -1,10 +1,15 @@
-/* Answers operators: the status of all jobs, and orders to the nodes of one job. */
+/* Answers operators: the status of all jobs, and orders to the nodes of one job. Passes on what
+ * nodes send to operators, and to each other. */
 #include "rendezvous/host/host_internal.h"
 
+#include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/server.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 /* ---- status: each job, followed by its nodes ---- */
 
@@ -148,6 +153,44 @@ void host_pass_row(struct host_peer *from, const struct rdzv_message *m) {
     if (to == NULL) return; /* the operator has gone, or ordered nothing of this node's job */
     host_peer_send(to, m);
     if (m->type == RDZV_INSPECTED && --to->inspected_left == 0) host_peer_hang_up(to);
+}
+
+/* ---- failures, which each node of a job learns ---- */
+
+/* Returns half of the time of a round trip on the connection, in ns, as TCP has measured it; -1 if
+ * that is not known. */
+static int64_t half_trip_ns(struct host_peer *peer) {
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    uv_os_fd_t fd;
+    if (uv_fileno((uv_handle_t *) &peer->tcp, &fd) < 0) return -1;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0) return -1;
+    return (int64_t) info.tcpi_rtt * 1000 / 2;
+}
+
+/* A clock that is read here has been on its way for about half of a round trip, and the error of
+ * that is at most as large. The most precise measurement counts; one with at most twice its error
+ * replaces it, because clocks drift. */
+void host_note_clock(struct host_peer *from, int64_t wall_ns) {
+    if (from->local || from->closing || wall_ns <= 0) return;
+    int64_t half_ns = half_trip_ns(from);
+    if (half_ns < 0) return;
+    if (from->offset_error_ns >= 0 && half_ns > 2 * from->offset_error_ns) return;
+    from->offset_error_ns = half_ns;
+    /* computed without a sign, because wall_ns can be any number that a node has sent */
+    from->offset_ns = (int64_t) ((uint64_t) wall_ns + (uint64_t) half_ns - (uint64_t) cr_wall_ns());
+}
+
+void host_pass_failure(struct host_peer *from, const struct rdzv_failure *failure) {
+    struct rdzv_message m = {.type = RDZV_FAILURE};
+    struct host_peer *to;
+    host_note_clock(from, failure->wall_ns);
+    m.failure = *failure;
+    m.failure.offset_ns = from->offset_ns;
+    m.failure.offset_error_ns = from->offset_error_ns;
+    LIST_FOREACH(to, &from->host->peers, entry) {
+        if (to->job == from->job && to->seat != NULL) host_peer_send(to, &m);
+    }
 }
 
 void host_answer_inquiry(struct host_job *job, const char *what) {

@@ -40,8 +40,8 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
     struct host_peer *peer = arg;
     int rc = host_check_member(peer, hello->run_id, err);
     if (rc < 0) return rc;
-    peer->job = host_get_job(peer->host, hello->run_id);
-    if (peer->job == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
+    rc = host_get_job(peer->host, peer, hello->run_id, &peer->job, err);
+    if (rc < 0) return rc;
     peer->job->peers++;
     if (peer->job->says_goodbye && !peer->local)
         return cr_fail(err, -EAGAIN, "this coordinator ends, the job goes on elsewhere");
@@ -65,10 +65,12 @@ static void on_leads(void *arg, const struct rdzv_leads *leads) {
     const struct host_peer *peer = arg;
     struct coordinator_host *host = peer->host;
     if (host_check_member(peer, leads->run_id, NULL) < 0) return;
-    struct host_job *job = host->allows_heirs ? host_get_job(host, leads->run_id) : NULL;
     struct coordinator_view view;
+    struct cr_error err = {0};
+    struct host_job *job;
     bool names_host = leads->addr[0] != '\0' && leads->port >= 1 && leads->port <= UINT16_MAX;
-    if (job == NULL || !names_host) return;
+    if (!host->allows_heirs || !names_host) return;
+    if (host_get_job(host, peer, leads->run_id, &job, &err) < 0) return;
     coordinator_look(job->coordinator, &view);
     if (leads->epoch <= job->epoch && job->is_superseded) return;
     if (view.decides || view.phase == COORDINATOR_ENDED) return;
@@ -95,6 +97,8 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct host_peer *peer = arg;
+    if (m->type == RDZV_FAILURE) return host_pass_failure(peer, &m->failure), 0;
+    if (m->type == RDZV_BEAT) host_note_clock(peer, m->beat.wall_ns);
     if (m->type == RDZV_ROW || m->type == RDZV_INSPECTED) return host_pass_row(peer, m), 0;
     if (m->type == RDZV_JOIN) host_note_addresses(peer, &m->join);
     return coordinator_receive(peer->job->coordinator, host_now_ms(peer->host), peer->seat, m, err);
@@ -135,6 +139,7 @@ static struct host_peer *peer_new(struct coordinator_host *host, bool local) {
     peer->host = host;
     peer->local = local;
     peer->armed_ms = CR_FOREVER;
+    peer->offset_error_ns = local ? 0 : -1;
     LIST_INSERT_HEAD(&host->peers, peer, entry);
     host_session_open(&peer->session, host_now_ms(host), local, &host->terms, &session_actions,
                       peer);
@@ -146,6 +151,7 @@ static void peer_free(struct host_peer *peer) {
     if (peer->is_unsent) LIST_REMOVE(peer, unsent_entry);
     if (peer->job != NULL) host_drop_job(peer->job);
     LIST_REMOVE(peer, entry);
+    if (!peer->local && peer->host->store != NULL) store_server_given_back(peer->host->store);
     host_session_done(&peer->session);
     cr_network_list_done(&peer->addresses);
     secure_tunnel_free(peer->tunnel);
@@ -175,6 +181,14 @@ void host_peer_forget(struct host_peer *peer, const char *why) {
     peer->job = NULL;
     host_peer_hang_up(peer);
     host_peer_close(peer, RENDEZVOUS_CLOSED, why);
+}
+
+void host_peer_say_goodbye(struct host_peer *peer, const char *why) {
+    struct rdzv_message m = {.type = RDZV_GOODBYE};
+    m.goodbye.why = why;
+    if (peer->local || peer->closing || peer->seat == NULL) return;
+    host_peer_send(peer, &m);
+    host_peer_flush(peer);
 }
 
 /* Closes the connection after the error `rc`. EPIPE means that the node has closed the connection.

@@ -267,6 +267,7 @@ static void stop_workers(struct member *m, int64_t now_ms, const char *why) {
 
 static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how,
                       const char *why) {
+    m->leader_ended = how == RENDEZVOUS_CLOSED;
     bool is_new = succession_lost(&m->succession, now_ms, how, m->heard_ms,
                                   m->keep_alive.lease_ms);
     if (is_new) (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
@@ -402,6 +403,12 @@ void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left
     if (in_round && m->connected) m->actions->send(m->arg, &msg);
 }
 
+void member_failure(struct member *m, const struct rdzv_failure *failure) {
+    struct rdzv_message msg = {.type = RDZV_FAILURE};
+    msg.failure = *failure;
+    if (m->connected) m->actions->send(m->arg, &msg);
+}
+
 void member_inquire(struct member *m) {
     struct rdzv_message msg = {.type = RDZV_INQUIRE};
     msg.inquire.round = m->round;
@@ -519,8 +526,9 @@ static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
     m->actions->on_change_at(m->arg, at);
 }
 
-/* Handles GOODBYE: the coordinator ends. It may come back, or an heir takes over. If member_wait_ms()
- * is 0 and there is no heir, the job ends for this node with the reason in GOODBYE. */
+/* Handles GOODBYE: the coordinator ends. It may come back, or an heir takes over. If
+ * member_wait_ms() is 0 and there is no heir, the job ends for this node with the reason in
+ * GOODBYE. */
 static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_goodbye *g) {
     if (member_wait_ms(m) == 0 && m->succession.heirs.count == 0) {
         end(m, RENDEZVOUS_LOST, g->why);
@@ -528,6 +536,7 @@ static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_good
     }
     m->actions->hang_up(m->arg);
     cut_off(m, now_ms, RENDEZVOUS_CLOSED, g->why);
+    m->leader_ended = false; /* the coordinator's node may still stop its workers */
 }
 
 /* Logs why the node waits for a round. If the node does not wait any more, the message is late and
@@ -583,6 +592,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
+    case RDZV_FAILURE: m->actions->on_failure(m->arg, &msg->failure); return 0;
     case RDZV_ASK_PROGRESS:
         m->actions->on_ask_progress(m->arg, msg->ask_progress.inquiry);
         return 0;

@@ -73,6 +73,8 @@ struct member_actions {
     /* An operator requests an inspection of this node's workers. The agent answers with
      * member_row() and member_inspected(). */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
+    /* A worker of the job has failed, on this node or another one. */
+    void (*on_failure)(void *arg, const struct rdzv_failure *failure);
     /* Passes on addresses of the next round's nodes. This action may be NULL. */
     void (*on_nodes)(void *arg, const struct rdzv_nodes *nodes);
 };
@@ -93,6 +95,9 @@ void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t n
 void member_change_ready(struct member *m, uint64_t id);
 void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left_ms,
                    const char *why);
+/* Sends the evidence about a worker of this node that has failed. Call it before member_failed(),
+ * so that the other nodes have it before the round ends. Sends nothing without a connection. */
+void member_failure(struct member *m, const struct rdzv_failure *failure);
 /* Requests an inquiry. Does nothing if no round runs, or if the coordinator knows no inquiries. */
 void member_inquire(struct member *m);
 void member_progress(struct member *m, const struct rdzv_progress *progress);
@@ -167,8 +172,8 @@ enum member_state member_state(const struct member *m);
 const char *member_state_name(enum member_state s);
 /* Returns the address that this node publishes; valid until the next event. */
 const char *member_addr(const struct member *m);
-/* If the node is connected to an heir, stores its address, and returns true; else returns false. The
- * text is valid until the next event. */
+/* If the node is connected to an heir, stores its address, and returns true; else returns false.
+ * The text is valid until the next event. */
 bool member_leader_at(const struct member *m, const char **addr, uint16_t *port);
 uint64_t member_round(const struct member *m); /* number of the last round this node was in */
 

@@ -88,6 +88,7 @@ void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv
     if (is_inquiry && s->version < RDZV_VERSION_INQUIRY) return;
     if (m->type == RDZV_NODES && s->version < RDZV_VERSION_NODES) return;
     if (m->type == RDZV_ASK_INSPECT && s->version < RDZV_VERSION_INSPECT) return;
+    if (m->type == RDZV_FAILURE && s->version < RDZV_VERSION_FAILURE) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message. Members can handle a lost connection, but not a lost
          * message, so the connection is closed. When the session is CLOSED, on_lost is called. */

@@ -38,6 +38,7 @@
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
+#define RDZV_VERSION_FAILURE  4 /* first version with FAILURE */
 #define RDZV_VERSION_HEIRS    4 /* first version in which ROUND names heirs */
 #define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
 #define RDZV_VERSION_NODES    4 /* first version with NODES */
@@ -93,6 +94,7 @@
     F(u32, heirs)               /* how many heirs ROUND of the node's last round named */ \
     F(u32, leader)              /* `leader` in that ROUND */ \
     F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */ \
+    F(u32, leader_ended)        /* 1 = the coordinator has closed the last connection: it ended */ \
     /* as in that ROUND, while BEAT_ACK has not said that the round is settled; else 0 */ \
     F(u64, before_seen) F(u32, before_size) F(u32, before_place)
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
@@ -117,7 +119,8 @@
     F(u64, rounds_over) \
     V(4) \
     F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
-    F(u64, rounds_seen)         /* as in JOIN */
+    F(u64, rounds_seen)         /* as in JOIN */ \
+    F(i64, wall_ns)             /* the node's wall clock, in ns since 1970; 0 = unknown */
 /* The node gives up this coordinator, because it did not answer, and will look for another one. It
  * is the last message of a connection. Since version 4. */
 #define RDZV_ABANDON_FIELDS(F, V) F(text, why)
@@ -128,6 +131,22 @@
 #define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
+/* The evidence about a worker that has failed. A node sends it before FAILED; the host passes it on
+ * to all nodes of the job, also to the sender, so that each node can write a whole verdict. Since
+ * version 4. */
+#define RDZV_FAILURE_FIELDS(F, V) \
+    F(u64, round) F(text, host) F(u32, rank) F(u32, local_rank) F(u64, pid) \
+    F(i64, exit_code)           /* exit code, or minus the number of the signal */ \
+    F(text, kind)               /* a word, such as "exit" or "oom" (docs/verdict.md) */ \
+    F(i64, died_ns) F(i64, wall_ns) /* death of the worker, and now: wall clock of the node */ \
+    /* Set by the host: by how much the node's wall clock is ahead of the host's, and the largest \
+     * error of this difference; error -1 = both are unknown */ \
+    F(i64, offset_ns) F(i64, offset_error_ns) \
+    F(text, what)               /* one line */ \
+    F(text, message)            /* first line of the error record, or "" */ \
+    F(text, last_words)         /* the last lines of its output; they are separated by newlines */ \
+    F(text, kernel)             /* line of the kernel's log, or "" */ \
+    F(text, log_folder)
 /* Requests an inquiry: the coordinator asks all nodes of the round what their workers are in, and
  * sends them the answer in BEHIND. Since version 4. */
 #define RDZV_INQUIRE_FIELDS(F, V) F(u64, round)
@@ -293,6 +312,7 @@
     M(LEADS,     leads,     16) \
     M(INQUIRE,   inquire,   17) \
     M(PROGRESS,  progress,  18) \
+    M(FAILURE,   failure,   19) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \

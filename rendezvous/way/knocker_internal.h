@@ -1,6 +1,7 @@
 /* Tells whoever listens at a job's endpoint that another host leads the job (LEADS). The host of
  * the endpoint was lost, so usually nobody listens. But its launcher may come back, or be started
- * again, and new nodes come to the endpoint. A node that has taken over runs a knocker while it leads. */
+ * again, and new nodes come to the endpoint. A node that has taken over runs a knocker while it
+ * leads. */
 #ifndef RENDEZVOUS_KNOCKER_INTERNAL_H
 #define RENDEZVOUS_KNOCKER_INTERNAL_H
 

@@ -28,9 +28,8 @@ static bool is_own_address(int fd, const struct cr_ip *ip) {
     return memcmp(&own_ip, ip, sizeof(own_ip)) == 0;
 }
 
-bool store_space_admits(const struct store_space *space, int fd, const union store_peer *peer) {
+bool store_space_is_near(const struct store_space *space, int fd, const union store_peer *peer) {
     struct cr_ip ip;
-    if (!space->restricted) return true;
     to_ip(peer, &ip);
     return cr_ip_is_loopback(&ip) || cr_network_list_has(&space->admitted, &ip) ||
            is_own_address(fd, &ip);
@@ -41,18 +40,24 @@ void store_connection_refuse(struct store_connection *c) { store_connection_clos
 /* A connection whose first bytes have not come yet may still begin with a magic number, so it is
  * only marked as that of a stranger. */
 static void check_again(struct store_connection *c) {
-    c->stranger = !store_space_admits(c->space, c->fd, &c->peer);
+    store_limit_check_again(c);
+    c->stranger = c->space->restricted && !c->near;
     if (c->stranger && c->parser.dialect != STORE_DIALECT_NONE) store_connection_refuse(c);
 }
 
-void store_space_restrict_now(struct store_space *space, struct cr_network_list *admitted) {
+void store_space_know_now(struct store_space *space, struct cr_network_list *nodes) {
     struct store_connection *c, *next;
     cr_network_list_done(&space->admitted);
-    space->admitted = *admitted;
-    space->restricted = true;
+    space->admitted = *nodes;
+    space->knows_nodes = true;
     for (c = LIST_FIRST(&space->connections); c != NULL; c = next) {
         next = LIST_NEXT(c, next);
         check_again(c);
     }
+}
+
+void store_space_restrict_now(struct store_space *space, struct cr_network_list *admitted) {
+    space->restricted = true;
+    store_space_know_now(space, admitted);
     store_listener_begin(space);
 }

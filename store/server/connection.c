@@ -69,8 +69,8 @@ static struct store_connection *new_connection(struct store_space *space, int fd
 }
 
 void store_connection_open(struct store_space *space, int fd, const union store_peer *peer) {
-    bool full = is_full(space);
-    bool stranger = !store_space_admits(space, fd, peer);
+    bool near = store_space_is_near(space, fd, peer);
+    bool full = is_full(space) || !store_limit_has_room(space->server, near);
     struct store_connection *c = full ? NULL : new_connection(space, fd, peer);
     if (c == NULL) {
         store_server_log(space->server, peer, full ? "too many clients" : "out of memory");
@@ -79,9 +79,12 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     }
     LIST_INSERT_HEAD(&space->connections, c, next);
     space->connection_count++;
-    c->stranger = stranger;
+    space->server->connection_count++;
+    c->near = near;
+    c->stranger = space->restricted && !near;
+    store_limit_opened(c);
     /* without another protocol on this port, the first bytes need not be awaited */
-    if (stranger && space->server->magic_count == 0) store_connection_refuse(c);
+    if (c->stranger && space->server->magic_count == 0) store_connection_refuse(c);
 }
 
 /* ---- reading ---- */

@@ -46,6 +46,7 @@ static void hand_over(struct store_connection *c, const uint8_t *data, size_t le
         if (memcmp(m->magic, data, STORE_MAGIC_LEN) != 0) continue;
         struct store_handoff handoff = {.space = c->space, .fd = c->fd, .data = data, .len = len};
         store_connection_release(c);
+        (void) atomic_fetch_add(&server->passed_on, 1);
         m->fn(m->arg, &handoff);
         return;
     }
@@ -58,6 +59,7 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
     size_t consumed = 0;
     enum store_dialect dialect = STORE_DIALECT_NONE;
     if (store_detect(data, len, &dialect, &consumed) == 0) return 0;
+    store_limit_spoke(c);
     c->parser.dialect = dialect;
     c->session.legacy = dialect == STORE_DIALECT_LEGACY;
     if (dialect == STORE_DIALECT_ADMIN) {

@@ -127,9 +127,11 @@ static int start_loop(struct store_server *server, struct cr_error *err) {
     int rc = uv_loop_init(&server->loop);
     if (rc < 0) return cr_fail(err, rc, "cannot start the store: %s", uv_strerror(rc));
     store_spaces_init(server);
+    store_limit_init(server);
     rc = open_handles(server);
     if (rc == 0) return 0;
     store_spaces_close(server);
+    uv_close((uv_handle_t *) &server->silent_timer, NULL);
     (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* runs until the handles are closed */
     (void) uv_loop_close(&server->loop);
     const char *remedy =
@@ -203,6 +205,7 @@ int store_server_run(struct store_server *server, int signal_fd) {
 static void run_stop(struct store_server *server, void *arg) {
     (void) arg;
     store_spaces_close(server);
+    uv_close((uv_handle_t *) &server->silent_timer, NULL);
     store_clients_close(server);
     uv_close((uv_handle_t *) &server->wake, NULL);
 }
@@ -271,6 +274,23 @@ int store_space_restrict(struct store_space *space, const struct cr_network_list
     int rc = cr_network_list_copy(admitted, &r.admitted);
     if (rc == 0) call(space->server, run_restrict, &r);
     return rc;
+}
+
+static void run_know(struct store_server *server, void *arg) {
+    struct restricting *r = arg;
+    (void) server;
+    store_space_know_now(r->space, &r->admitted);
+}
+
+int store_space_know(struct store_space *space, const struct cr_network_list *nodes) {
+    struct restricting r = {.space = space};
+    int rc = cr_network_list_copy(nodes, &r.admitted);
+    if (rc == 0) call(space->server, run_know, &r);
+    return rc;
+}
+
+void store_server_given_back(struct store_server *server) {
+    (void) atomic_fetch_sub(&server->passed_on, 1);
 }
 
 static void run_clear(struct store_server *server, void *arg) {

@@ -84,6 +84,11 @@ void store_space_close(struct store_space *space);
  * take part. Returns 0; or -ENOMEM, and whom the space serves does not change. */
 int store_space_restrict(struct store_space *space, const struct cr_network_list *admitted);
 
+/* Tells a space that is not restricted which addresses the nodes of its round have. Their clients
+ * have precedence when connections run short, and other clients must not be silent for long
+ * (limit.c). Returns 0 or -ENOMEM. */
+int store_space_know(struct store_space *space, const struct cr_network_list *nodes);
+
 /* Returns the numeric address on which the space listens, such as "0.0.0.0:29500". The text is
  * valid until the space is closed. */
 const char *store_space_address(const struct store_space *space);
@@ -109,6 +114,10 @@ typedef void (*store_handoff_fn)(void *arg, const struct store_handoff *handoff)
  * is in use, or -ENOSPC if eight magic numbers are registered already. */
 int store_server_register_magic(struct store_server *server, const void *magic,
                                 store_handoff_fn fn, void *arg);
+
+/* Call this when a connection that a callback of a magic number has taken over is closed: until
+ * then it counts among those that the process can hold. Any thread may call this. */
+void store_server_given_back(struct store_server *server);
 
 /* Closes all spaces, ends the server's thread, waits for the thread and frees the server. `server`
  * may be NULL. */

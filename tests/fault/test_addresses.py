@@ -509,6 +509,33 @@ def test_a_secret_restricts_the_store(tmp):
             assert nodes.nodes[0].wait() == 0
 
 
+SILENT = """
+import socket, sys, time
+began = time.monotonic()
+sockets = [socket.create_connection((sys.argv[1], int(p)), 60) for p in sys.argv[2:]]
+for s in sockets:
+    assert s.recv(1) == b""
+print(time.monotonic() - began)
+"""
+
+
+def test_a_silent_stranger_is_ended(tmp):
+    """At the store and at the coordinator's port, though both serve everybody."""
+    with Net(3) as net:
+        with Nodes(tmp, "--nnodes=2", endpoint="10.77.0.1:29400", conf=CONF) as nodes:
+            started = [nodes.start(f"n{i}", prefix=h.run) for i, h in enumerate(net.hosts[:2])]
+            workers = nodes.round(2)
+            address = workers[0].address
+            done = run([*net.hosts[2].run, sys.executable, "-c", SILENT, *map(str, address),
+                        "29400"])
+            assert done.returncode == 0, done
+            assert 25 < float(done.stdout) < 55, done
+            assert use_store(net.hosts[2].run, address) == "served"
+            for w in workers:
+                w.signal(nodes.WELL)
+            assert [n.wait() for n in started] == [0, 0]
+
+
 def test_one_node_with_store_allow(tmp):
     with Net(2) as net:
         nodes, worker = one_node(net, tmp, "--local-addr=10.77.0.1", "--store-allow=nodes")

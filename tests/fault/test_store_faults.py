@@ -306,6 +306,23 @@ def test_the_limit_of_the_cgroup(tmp):
         cgroup.rmdir()
 
 
+def test_silent_connections_do_not_use_up_the_descriptors(tmp):
+    """Clients are served at once beside four times as many silent connections as descriptors."""
+    few = ("sh", "-c", 'ulimit -Hn 128; ulimit -n 128; exec "$@"', "sh")
+    with Server(program=few) as server:
+        silent = [server.connect() for _ in range(500)]
+        for i in range(20):
+            client = Modern(server)
+            client.set("key", str(i))
+            assert client.get("key") == str(i).encode()
+            silent.append(server.connect())
+        assert server.descriptors() < 128, server.descriptors()
+        for s in silent:
+            s.close()
+    assert "it had sent nothing, and another client needs the connection" in server.err
+    assert server.err.count("\n") < 30, server.err
+
+
 def test_ten_thousand_silent_connections(tmp):
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     count = min(10000, limit - 200)

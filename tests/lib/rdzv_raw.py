@@ -40,6 +40,9 @@ MESSAGES = {
     "CHANGE_AT": (76, "u64 id, u64 step, i64 left_ms"),
     "ASK_NOTICE": (77, "u32 kind, i64 left_ms, text why"),
     "ASK_DUMP": (78, "text why"),
+    "FAILURE": (19, "u64 round, text host, u32 rank, u32 local_rank, u64 pid, i64 exit_code,"
+                    "text kind, i64 died_ns, i64 wall_ns, i64 offset_ns, i64 offset_error_ns,"
+                    "text what, text message, text last_words, text kernel, text log_folder"),
     "ASK_INSPECT": (82, "u64 id, text why"),
     "ROW": (13, "u64 id, text ranks, u64 pid, text host, text state, text program, text kernel,"
                 "text operation, text python, text native, text note"),

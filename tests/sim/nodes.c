@@ -208,6 +208,10 @@ static void on_inspect(void *arg, uint64_t id, const char *why) {
     (void) arg, (void) id, (void) why;
 }
 
+static void on_failure(void *arg, const struct rdzv_failure *failure) {
+    (void) arg, (void) failure;
+}
+
 static void on_dump(void *arg, const char *why) {
     struct sim_node *n = arg;
     node_dump(&n->node, node_now(n), why);
@@ -230,7 +234,8 @@ static const struct member_actions member_actions = {
     .aim = do_aim, .lead = do_lead,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
-    .on_inspect = on_inspect, .on_ask_progress = on_ask_progress, .on_behind = on_behind};
+    .on_inspect = on_inspect, .on_ask_progress = on_ask_progress, .on_behind = on_behind,
+    .on_failure = on_failure};
 
 /* ---- struct member_session_actions: what the session requests of its node ---- */
 
@@ -276,7 +281,8 @@ static struct member *new_member(struct sim_node *n) {
     struct member_settings s = {
         .where = "host", .local = own_host(n) != NULL && !w->heirs,
         .connect_timeout_ms = 20000, .coordinator_wait_ms = w->wait_ms,
-        .self = {.host = host, .addr = host, .pid = (uint64_t) n->inc, .instance = w->heirs ? n->instance : rnd64(w),
+        .self = {.host = host, .addr = host, .pid = (uint64_t) n->inc,
+                 .instance = w->heirs ? n->instance : rnd64(w),
                  .role = n->index % 2 ? "odd" : "even", .node_rank = -1,
                  .local_world_size = n->worker_count, .min_nodes = (uint32_t) w->min_nodes,
                  .max_nodes = (uint32_t) w->max_nodes,

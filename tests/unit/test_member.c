@@ -66,6 +66,10 @@ static void on_inspect(void *arg, uint64_t id, const char *text) {
     (void) text;
     inspections += (int) id;
 }
+static void on_failure(void *arg, const struct rdzv_failure *failure) {
+    (void) arg;
+    inspections += (int) failure->rank;
+}
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
     (void) level;
@@ -76,7 +80,7 @@ static const struct member_actions actions = {
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
     .on_ask_progress = on_ask_progress,
-    .on_behind = on_behind, .on_inspect = on_inspect};
+    .on_behind = on_behind, .on_inspect = on_inspect, .on_failure = on_failure};
 
 static void setup(int64_t wait_ms) {
     now = 1000;
@@ -502,9 +506,15 @@ START_TEST(an_order_is_passed_on_unless_the_node_leaves) {
     msg.ask_inspect = (struct rdzv_ask_inspect){.id = 7, .why = "hangs"};
     hear(&msg);
     ck_assert_int_eq(inspections, 7);
+    msg = (struct rdzv_message){.type = RDZV_FAILURE};
+    msg.failure = (struct rdzv_failure){.rank = 10, .host = "", .kind = "", .what = "",
+                                        .message = "", .last_words = "", .kernel = "",
+                                        .log_folder = ""};
+    hear(&msg);
+    ck_assert_int_eq(inspections, 17);
     member_leave(m, now, "signal 15");
     hear(&msg);
-    ck_assert_int_eq(inspections, 7);
+    ck_assert_int_eq(inspections, 17);
 }
 END_TEST
 

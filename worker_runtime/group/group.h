@@ -16,6 +16,9 @@
 
 struct crunrt_group {
     struct crunrt *rt;
+    struct crunrt_group *next; /* in the list of groups of `rt` */
+    int *ranks;                /* [size] the ranks of the group in the job; NULL = all ranks */
+    bool in_monitored_barrier;
     /* view of the job's store that puts the group's prefix in front of each key (group_store.c) */
     struct crunrt_store *store;
     /* a second view with the same prefix, for use in other threads: a call with one key returns

@@ -28,6 +28,7 @@
     X("lose-store", mode_lose_store)                                                               \
     X("dead-store", mode_dead_store)                                                               \
     X("late", mode_late)                                                                           \
+    X("gone", mode_gone)                                                                           \
     X("absent", mode_absent)                                                                       \
     X("monitored", mode_monitored)                                                                 \
     X("mismatch", mode_mismatch)                                                                   \
