@@ -196,9 +196,8 @@ def test_small_and_signals(tmp):
     with Job(tmp) as job, Terminal(tmp, AGENT, "top", "top-job") as terminal:
         terminal.shows("rank 2: ")
         terminal.call("resize-window", "-x", "40", "-y", "6")
-        wait_for(lambda: len(terminal.text().rstrip("\n").split("\n")) <= 6 and
-                 "q quit" in terminal.text(), "a small view")
-        assert terminal.text().startswith("rank 2: "), terminal.text()
+        wait_for(lambda: terminal.text().startswith("rank 2: ") and "q quit" in terminal.text() and
+                 len(terminal.text().rstrip("\n").split("\n")) <= 6, "a small view")
         job.process.kill()
         terminal.shows("there is no job")
         pid = int(terminal.call("display", "-p", "#{pane_pid}"))
