@@ -42,6 +42,7 @@
 #define OWN_END_MS 1000
 
 #define DO_NOT_REQUEUE 93 /* exit code with which a worker says that another try is of no use */
+#define NOTICE_MAX_MS (INT64_C(1000) * 3600 * 24)
 
 struct agent {
     uv_loop_t *loop;
@@ -489,6 +490,17 @@ static json_t *snapshot(void *arg) {
     return node_status_snapshot(&s);
 }
 
+/* Carries out the order of an operator on this host. Returns the snapshot as malloc'ed text, or
+ * NULL if memory is short. */
+static char *on_look(void *arg, enum channel_order order, int64_t left_ms) {
+    if (order == CHANNEL_ORDER_DUMP) agent_dump(arg, "crun-agent top");
+    if (order == CHANNEL_ORDER_NOTICE && left_ms >= 0 && left_ms <= NOTICE_MAX_MS) {
+        agent_notice(arg, RENDEZVOUS_CHANGE_LEAVE, left_ms, "crun-agent top");
+    }
+    json_auto_t *now = snapshot(arg);
+    return now != NULL ? json_dumps(now, JSON_COMPACT | JSON_REAL_PRECISION(14)) : NULL;
+}
+
 static const char *why_not_ready(void *arg) {
     struct node_status s = status_of(arg);
     return node_status_why_not_ready(&s);
@@ -849,7 +861,8 @@ static void on_hung(void *arg, uint32_t local_rank, uint64_t step, int64_t ms) {
 }
 
 static const struct worker_channel_events channel_events = {
-    .on_ready = on_ready, .on_rejoin = on_rejoin, .on_dumped = on_dumped, .on_hung = on_hung};
+    .on_ready = on_ready, .on_rejoin = on_rejoin, .on_dumped = on_dumped, .on_hung = on_hung,
+    .on_look = on_look};
 
 /* ---- the calls of agent.h ---- */
 
@@ -938,6 +951,7 @@ static int open_relay(struct agent *a, struct cr_error *err) {
                                               .prefix_template = job->log_line_prefix_template,
                                               .stdout_filters = job->duplicate_stdout_filters,
                                               .stderr_filters = job->duplicate_stderr_filters,
+                                              .is_json = job->is_log_json,
                                               .carries_log = job->carries_log};
     return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
 }

@@ -65,6 +65,7 @@ struct agent_job {
     /* template for the prefix of each line of a teed stream on the console; if it is NULL or "",
      * crun uses "[${role_name}${local_rank}]:" */
     const char *log_line_prefix_template;
+    bool is_log_json; /* true if teed lines are JSON objects on the console (--log-format) */
     char *const *duplicate_stdout_filters, *const *duplicate_stderr_filters; /* NULL-terminated */
 
     /* ---- ending ---- */

@@ -2,6 +2,7 @@
 #include "agent/status.h"
 
 #include "base/clock.h"
+#include "base/read_file.h"
 #include "base/text.h"
 #include "rendezvous/server.h"
 #include "status/status.h"
@@ -16,36 +17,30 @@
 
 /* ---- what /proc says about a worker ---- */
 
-/* Reads the state of the main thread, 'S' for example, and the resident memory in bytes. Returns
- * false if the process is gone. */
-static bool read_proc(pid_t pid, char *state, long long *rss) {
+/* Reads the start of /proc/<pid>/<name>. Returns the number of bytes, or a negative errno. */
+static ssize_t read_proc(pid_t pid, const char *name, char *text, size_t size) {
     char path[64];
-    long long pages = 0;
-    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-    FILE *f = fopen(path, "re");
-    if (f == NULL) return false;
+    (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, name);
+    return cr_read_file(path, text, size);
+}
+
+/* Reads the state of the main thread, 'S' for example, and the resident memory in bytes. Returns
+ * false if the process is gone. Field 24 of /proc/<pid>/stat is the memory in pages. */
+static bool read_stat(pid_t pid, char *state, long long *rss) {
     char text[1024];
-    size_t n = fread(text, 1, sizeof(text) - 1, f);
-    (void) fclose(f);
-    text[n] = '\0';
-    const char *name_end = strrchr(text, ')'); /* the name may contain blanks and brackets */
-    if (name_end == NULL || sscanf(name_end + 1, " %c", state) != 1) return false;
-    (void) snprintf(path, sizeof(path), "/proc/%d/statm", (int) pid);
-    f = fopen(path, "re");
-    if (f != NULL && fscanf(f, "%*d %lld", &pages) != 1) pages = 0;
-    if (f != NULL) (void) fclose(f);
-    *rss = pages * sysconf(_SC_PAGESIZE);
+    if (read_proc(pid, "stat", text, sizeof(text)) <= 0) return false;
+    const char *at = strrchr(text, ')'); /* the name may contain blanks and brackets */
+    if (at == NULL || at[1] != ' ') return false;
+    *state = at[2];
+    for (int field = 2; field < 24 && at != NULL; field++) at = strchr(at + 1, ' ');
+    *rss = at != NULL ? strtoll(at + 1, NULL, 10) * sysconf(_SC_PAGESIZE) : 0;
     return true;
 }
 
 static json_t *wait_channel(pid_t pid) {
-    char path[64], text[64] = "";
-    (void) snprintf(path, sizeof(path), "/proc/%d/wchan", (int) pid);
-    FILE *f = fopen(path, "re");
-    if (f == NULL) return json_null();
-    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
-    (void) fclose(f);
-    return text[0] == '\0' || strcmp(text, "0") == 0 ? json_null() : status_string(text);
+    char text[64];
+    if (read_proc(pid, "wchan", text, sizeof(text)) <= 0) return json_null();
+    return strcmp(text, "0") == 0 ? json_null() : status_string(text);
 }
 
 static json_t *cpu_seconds(pid_t pid) {
@@ -61,7 +56,7 @@ static void add_process(json_t *rank, const struct worker_process *process) {
     if (process == NULL) return;
     pid_t pid = worker_pid(process);
     (void) json_object_set_new(rank, "pid", json_integer(pid));
-    if (!read_proc(pid, state, &rss)) return;
+    if (!read_stat(pid, state, &rss)) return;
     (void) json_object_set_new(rank, "kernel_state", status_string(state));
     (void) json_object_set_new(rank, "uninterruptible", json_boolean(state[0] == 'D'));
     (void) json_object_set_new(rank, "wait_channel", wait_channel(pid));
@@ -131,6 +126,10 @@ static json_t *rank_json(const struct node_status *s, uint32_t local_rank) {
     add_process(rank, s->processes[local_rank]);
     add_steps(rank, s, local_rank);
     add_output(rank, s, local_rank);
+    char folder[LOG_PATH_MAX];
+    log_dir_path(s->case_file->logs, s->case_file->workers[local_rank].attempt, local_rank, "",
+                 folder);
+    if (folder[0] != '\0') (void) json_object_set_new(rank, "log_dir", status_string(folder));
     return rank;
 }
 

@@ -281,11 +281,37 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
     arm_limit(l);
 }
 
+/* Returns the descriptor of an anonymous file with this text, or -1. */
+static int make_file(const char *text) {
+    size_t len = strlen(text), done = 0;
+    int fd = memfd_create("crun-snapshot", MFD_CLOEXEC);
+    while (fd >= 0 && done < len) {
+        ssize_t n = write(fd, text + done, len - done);
+        if (n <= 0) cr_close_fd(&fd);
+        else done += (size_t) n;
+    }
+    return fd;
+}
+
+/* Answers LOOK with the snapshot, and closes the connection. */
+static void show(struct channel *k, const struct channel_packet *look) {
+    struct worker_channels *l = k->owner;
+    struct channel_packet shown = {.type = CHANNEL_SHOWN};
+    enum channel_order order =
+        look->id <= CHANNEL_ORDER_NOTICE ? (enum channel_order) look->id : CHANNEL_ORDER_NONE;
+    CR_AUTO_FREE char *text = NULL;
+    if (l->events.on_look != NULL) text = l->events.on_look(l->arg, order, look->change.left_ms);
+    CR_AUTO_FD int fd = text != NULL ? make_file(text) : -1;
+    if (fd >= 0) (void) send_packet(k, &shown, fd);
+    cut_off(k);
+}
+
 static void take_packet(struct channel *k, const struct channel_packet *p) {
     struct worker_channels *l = k->owner;
     uint32_t rank = k->local_rank;
     if (rank == NO_RANK) {
         if (p->type == CHANNEL_HELLO) take_hello(k, p);
+        else if (p->type == CHANNEL_LOOK) show(k, p);
         else refuse(k, "it did not begin with HELLO");
         return;
     }

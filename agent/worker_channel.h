@@ -30,6 +30,10 @@ struct worker_channel_events {
      * steps that the worker has made. This runs once per hang; for it to run again, the worker must
      * make another step and hang again. */
     void (*on_hung)(void *arg, uint32_t local_rank, uint64_t step, int64_t ms);
+    /* Runs when crun-agent top requests the snapshot, or gives an order, which is carried out
+     * first. left_ms is the time of the order NOTICE. Returns the snapshot as malloc'ed JSON text,
+     * or NULL if memory is short. */
+    char *(*on_look)(void *arg, enum channel_order order, int64_t left_ms);
 };
 
 /* Opens the listening socket. limit_ms is the step timeout of workers that set none themselves; 0

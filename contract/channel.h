@@ -51,6 +51,9 @@ enum channel_type {
      * written. The worker sends this from a signal handler */
     CHANNEL_DUMPED = 4,
     CHANNEL_LIMIT = 5, /* the worker has changed limit_ms in its page */
+    /* sent by crun-agent top instead of HELLO: requests SHOWN. `id` is an enum channel_order, which
+     * the agent carries out before; the order NOTICE uses `change` */
+    CHANNEL_LOOK = 6,
     /* agent to worker */
     CHANNEL_WELCOME = 65, /* answers HELLO; carries the descriptor of the page (SCM_RIGHTS) */
     CHANNEL_CHANGE = 66,  /* change `id` is announced; uses `change`, and `text` for the reason */
@@ -59,6 +62,16 @@ enum channel_type {
     CHANNEL_ROUND = 69, /* answers REJOIN and starts the worker's next round; uses `place` */
     /* the agent refuses the worker and closes the connection; `text` has the reason */
     CHANNEL_REFUSED = 70,
+    /* answers LOOK, and ends the connection; carries the descriptor of a file that contains the
+     * snapshot (docs/status.md) as JSON */
+    CHANNEL_SHOWN = 71,
+};
+
+/* What a process of the same user that sends LOOK wants the agent to do. */
+enum channel_order {
+    CHANNEL_ORDER_NONE = 0,
+    CHANNEL_ORDER_DUMP = 1,   /* request flight records of all workers */
+    CHANNEL_ORDER_NOTICE = 2, /* leave the job within change.left_ms */
 };
 
 /* Why a change comes: join, leave, …; base/change_kind.h has the list. */

@@ -33,6 +33,7 @@
 #include "launcher/signals.h"
 #include "launcher/scheduler_start.h"
 #include "launcher/task_leader.h"
+#include "launcher/top.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -323,6 +324,7 @@ static int launch(const struct options *options, const struct scheduler_facts *f
     int rc = job_build(options, &real_world, &job, &err);
     if (rc == 0) rc = find_program(options, &program, &err);
     if (rc == 0) rc = nesting_check("/proc", options->program, &err);
+    if (job.agent.is_log_json) cr_log_use_json();
     job.agent.argv = program.argv;
     job.agent.title = program.title;
     int status = rc == -ENOMEM ? fail_by(&err)
@@ -425,6 +427,10 @@ int main(int argc, char **argv) {
     cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     char **words = calloc((size_t) argc + 1, sizeof(*words)); /* options_parse() reorders argv */
     if (words == NULL) return fail(EXIT_FAILED, "no memory left");
+    if (top_is_meant(program_invocation_short_name, argv)) {
+        (void) top_execute(argv, &err);
+        return fail_by(&err);
+    }
     memcpy(words, argv, (size_t) argc * sizeof(*words));
     int status;
     if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {

@@ -573,8 +573,8 @@ static int build_timer_file(struct builder *b) {
     return 0;
 }
 
-/* Reads --event-log, --summary and --status-addr. In torchrun, --event-log is short for
- * --event-log-handler, so the names of its two handlers are not taken for files here. */
+/* Reads --event-log, --summary, --log-format and --status-addr. In torchrun, --event-log is short
+ * for --event-log-handler, so the names of its two handlers are not taken for files here. */
 static int build_history(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     static const char *const words[] = {"auto", "always", "never"};
@@ -582,6 +582,12 @@ static int build_history(struct builder *b) {
     bool is_handler = file != NULL && (strcmp(file, "console") == 0 || strcmp(file, "null") == 0);
     if (is_handler) a->console_events = file[0] == 'c';
     else if (file != NULL && file[0] != '\0') a->event_log = file;
+    const char *format = text_of(b, OPTION_LOG_FORMAT);
+    a->is_log_json = strcmp(format, "json") == 0;
+    if (!a->is_log_json && strcmp(format, "text") != 0) {
+        int wrong = cr_fail(b->err, -EINVAL, "'%.200s' is neither text nor json", format);
+        return name_option(b, OPTION_LOG_FORMAT, wrong);
+    }
     a->status_addr = text_of(b, OPTION_STATUS_ADDR);
     if (a->status_addr != NULL && a->status_addr[0] == '\0') a->status_addr = NULL;
     for (unsigned i = 0; i < CR_ARRAY_LEN(words); i++) {

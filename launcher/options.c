@@ -134,7 +134,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "ports at which this node may listen where no port is given, for firewalls (default: "
              "any free one)"},
     [OPTION_STORE_ALLOW] =
-    {.name = "store-allow", .value_name = "WHO", .has_variable = true, .group = RENDEZVOUS,
+    {.name = "store-allow", .value_name = "WHO", .gives_way = true, .has_variable = true,
+     .group = RENDEZVOUS,
      .words = "nodes any",
      .help = "whom the workers' store serves: nodes: its own machine and the nodes of the round; "
              "NETWORK,...: these, too, as in 10.0.0.0/8; any: everybody"},
@@ -212,7 +213,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "end the round if for so long no worker of this node writes output or uses the "
              "processor, and report where each one is; 0: no limit"},
     [OPTION_EXIT_CODES] =
-    {.name = "exit-codes", .value_name = "WORD", .default_value = "torchrun", .has_variable = true,
+    {.name = "exit-codes", .value_name = "WORD", .default_value = "torchrun", .gives_way = true,
+     .has_variable = true,
      .group = ENDING,
      .words = "torchrun distinct",
      .help = "torchrun: every failure of a job is 1; distinct: 81 restarts used up, 82 rendezvous "
@@ -252,6 +254,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "prefix of teed lines; ${role_name}, ${local_rank}, ${rank} and ${hostname} are "
              "replaced (default: $TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE, else "
              "[${role_name}${local_rank}]:)"},
+    [OPTION_LOG_FORMAT] =
+    {.name = "log-format", .value_name = "WORD", .default_value = "text", .has_variable = true,
+     .group = LOGS,
+     .words = "text json",
+     .help = "of teed lines on the console and of crun's own lines: text, or json: one object a "
+             "line"},
     [OPTION_LOCAL_RANKS_FILTER] =
     {.name = "local-ranks-filter", .value_name = "I,J,...", .default_value = "",
      .has_variable = true, .group = LOGS,
@@ -285,7 +293,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "auto always never",
      .help = "print where the time went at the end: auto (if there was a restart), always, never"},
     [OPTION_STATUS_ADDR] =
-    {.name = "status-addr", .value_name = "HOST:PORT|unix:PATH", .has_variable = true,
+    {.name = "status-addr", .value_name = "HOST:PORT|unix:PATH", .gives_way = true,
+     .has_variable = true,
      .group = LOGS,
      .words = "127.0.0.1:0 127.0.0.1:9400",
      .help = "serve the state of the job by HTTP: a page at /, /status.json, /metrics, /healthz, "

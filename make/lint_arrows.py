@@ -26,7 +26,7 @@ FACES = {
     "store": ["store.h"],
     "rendezvous": ["rendezvous.h", "server.h", "store_guard.h", "types.h"],
     "inspect": ["inspect.h", "inspector.h"],
-    "status": ["snapshot.h", "status.h"],
+    "status": ["attach.h", "snapshot.h", "status.h", "view.h"],
     "agent": ["agent.h", "agent_job.h", "output/console.h"],
     "launcher": [],
     "operator": [],
@@ -60,7 +60,7 @@ CHAMBERS = {
 
     "inspect": (None, []),
 
-    "status": (None, ["rendezvous"]),
+    "status": (None, ["contract", "rendezvous"]),
 
     "agent": (None, ["agent/node", "agent/output", "agent/process", "agent/report",
                      "agent/watchdog", "contract", "inspect", "rendezvous", "status"]),
@@ -134,7 +134,7 @@ PURE = [
     "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
     "agent/report/verdict_box.c", "agent/report/error_record.c",
     "agent/watchdog/quiet.c", "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
-    "status/judge.c", "status/metrics.c",
+    "status/judge.c", "status/metrics.c", "status/view.c",
     "contract/packet.c", "contract/progress.c",
     "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
@@ -150,6 +150,7 @@ PURE = [
 MAY_REACH = {  # they parse JSON and do no I/O
     "inspect/row.c": {"jansson.h"},
     "status/judge.c": {"jansson.h"}, "status/metrics.c": {"jansson.h"},
+    "status/view.c": {"jansson.h"},
     "agent/report/error_record.c": {"jansson.h"},
     "agent/watchdog/timer_request.c": {"jansson.h"},
     "rendezvous/way/etcd_answer.c": {"jansson.h"}, "rendezvous/way/etcd_fields.c": {"jansson.h"},

@@ -88,8 +88,8 @@ struct rendezvous_options {
     /* how long to wait for a lost coordinator to come back; -1, the default, means 60 s if the
      * coordinator does not run in the launcher of a node, and 0 if it does */
     int64_t coordinator_wait_ms;
-    /* true: if the node that hosts the coordinator is lost, no other node takes over */
-    bool keeps_coordinator;
+    /* 1 = if the node that hosts the coordinator is lost, no other node takes over; else 0 */
+    int keeps_coordinator;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;
     int auth; /* an enum rendezvous_auth */

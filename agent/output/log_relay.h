@@ -56,6 +56,7 @@ struct log_relay_options {
     /* NULL-terminated lists of strings, or NULL. A teed line that contains one of these strings is
      * also written to the attempt's filtered_*.log. */
     char *const *stdout_filters, *const *stderr_filters;
+    bool is_json; /* true if a teed line is written to the console as a JSON object */
     bool carries_log; /* true if the launcher's own log goes through the relay */
 };
 

@@ -141,16 +141,18 @@ uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t i
  * Its round may still run, so the first round of this coordinator is delayed (forming.c). */
 void coordinator_follows_another(struct coordinator *c);
 
-/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. The job
- * is not discarded when its last node is gone, because the node of that launcher comes back. */
+/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. The
+ * job is not discarded when its last node is gone, because the node of that launcher comes back. */
 void coordinator_keep_job(struct coordinator *c);
-/* Call this right after coordinator_new() if the coordinator is that of an heir: it begins no run of
- * its own, but only goes on with that of the coordinator that was lost. */
+/* Call this right after coordinator_new() if the coordinator is that of an heir: it begins no run
+ * of its own, but only goes on with that of the coordinator that was lost. */
 void coordinator_is_heir(struct coordinator *c);
-/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node: if the
- * coordinator is lost, another node of the round takes over (succession.c). own_instance is the
- * `instance` in the JOIN of the node in this process; 0 = there is none. */
-void coordinator_allow_heirs(struct coordinator *c, uint64_t own_instance);
+/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node.
+ * `instance` is that in the JOINs of that node. */
+void coordinator_set_own(struct coordinator *c, uint64_t instance);
+/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node, and
+ * another node of the round shall take over if the coordinator is lost (succession.c). */
+void coordinator_allow_heirs(struct coordinator *c);
 
 /* Call this when the launcher in whose process the coordinator runs was told to end, and an heir
  * will take over (coordinator_view.has_heirs). No further round forms here. Call

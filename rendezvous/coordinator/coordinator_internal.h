@@ -80,7 +80,7 @@ struct coordinator_rebuild {
 
 /* Who takes over, and whether this coordinator may decide (succession.c). */
 struct coordinator_succession {
-    bool is_heir;          /* true: this coordinator forms no round before it has won an electorate */
+    bool is_heir;          /* true: no round forms here before an electorate was won */
     bool allows_heirs;     /* true: the rounds of this coordinator have heirs */
     uint64_t own_instance; /* instance of the launcher in whose process this coordinator runs */
     /* the electorates of the last round, and of the round before while it still counts */
@@ -91,7 +91,8 @@ struct coordinator_succession {
     /* if an earlier coordinator has formed the round of `now`: group rank of its own node; -1 =
      * none */
     int64_t old_leader;
-    bool lacks_majority;   /* true: so many nodes may have another coordinator that one may decide */
+    /* true: so many nodes may have another coordinator that that one may decide */
+    bool lacks_majority;
     int64_t lacks_since_ms;
     int64_t away_ms;       /* when all connections are closed next, while lacks_majority is set */
     int64_t check_ms;      /* until this time lacks_majority stays false, if no seat is removed */
@@ -338,8 +339,10 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
  * node was in a round of an earlier coordinator, waits until the other nodes of that round have
  * come back or their leases are over. */
 void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j);
-/* Returns true if no round may form yet, because nodes of an earlier coordinator's round may have
- * workers that run. */
+/* Returns the time before which no round may form, because nodes of an earlier coordinator's round
+ * may have workers that run; 0 = there is no such time, or all these nodes have come back. */
+int64_t resuming_until(const struct coordinator *c, int64_t now_ms);
+/* Returns true if no round may form yet for that reason. */
 bool resuming_must_wait(const struct coordinator *c, int64_t now_ms);
 /* Call this in phase REBUILDING. If all nodes of the earlier round have resumed, that round goes
  * on. If it cannot go on, or the time for resuming is over, it is ended. Otherwise does nothing. */
@@ -367,10 +370,11 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
 void succession_seat_gone(struct coordinator *c, const struct coordinator_seat *s);
 /* Call this when a round has formed, and before ROUND is sent. Chooses the round's heirs. */
 void succession_round_formed(struct coordinator *c);
-/* Finds out whether this coordinator lacks the majority. If it has just lost it, stops the round. */
+/* Finds out whether this coordinator lacks the majority. If it has just lost it, stops the
+ * round. */
 void succession_check(struct coordinator *c, int64_t now_ms);
-/* Call this in coordinator_tick(). If this coordinator has lacked the majority for two leases, closes
- * all connections, which frees all seats; after six leases it ends the job. */
+/* Call this in coordinator_tick(). If this coordinator has lacked the majority for two leases,
+ * closes all connections, which frees all seats; after six leases it ends the job. */
 void succession_tick(struct coordinator *c, int64_t now_ms);
 int64_t succession_deadline(const struct coordinator *c); /* CR_FOREVER if there is none */
 /* Returns the number of the last round plus 1 if that round is settled, else 0. */

@@ -276,12 +276,15 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + last_call(c);
     /* wait until all nodes have stopped their workers, and until nodes of an earlier coordinator's
      * round have had their time to resume */
-    if (has_stopping || resuming_must_wait(c, now_ms) || !succession_may_form(c)) return;
+    if (has_stopping || !succession_may_form(c)) return;
+    if (resuming_must_wait(c, now_ms)) {
+        coordinator_wake_by(c, resuming_until(c, now_ms));
+        return;
+    }
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
     if (c->retires) return;
     if (!is_due) coordinator_wake_by(c, c->last_call_ms);
     else if (!succession_may_decide(c)) hold(c);
-    else if (now_ms < c->quiet_until_ms) coordinator_wake_by(c, c->quiet_until_ms);
     else form_round(c, now_ms);
 }

@@ -112,10 +112,10 @@ static void wake_after(struct coordinator *c, int64_t now_ms, int64_t when_ms) {
 
 static void find_forming_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->phase != COORDINATOR_FORMING) return;
+    wake_after(c, now_ms, resuming_until(c, now_ms));
     if (!c->had_stopping && !c->is_held && !resuming_must_wait(c, now_ms) &&
         c->last_call_ms != COORDINATOR_NEVER) {
         wake_after(c, now_ms, c->last_call_ms);
-        wake_after(c, now_ms, c->quiet_until_ms);
     }
     if (c->store_retry.first_ms != COORDINATOR_NEVER) wake_after(c, now_ms, c->store_retry.next_ms);
 }

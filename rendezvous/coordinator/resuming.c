@@ -107,9 +107,14 @@ static bool all_counted(const struct coordinator_rebuild *r) {
     return r->group_size > 0 && r->counted == r->group_size;
 }
 
-bool resuming_must_wait(const struct coordinator *c, int64_t now_ms) {
+int64_t resuming_until(const struct coordinator *c, int64_t now_ms) {
     const struct coordinator_rebuild *r = &c->rebuild;
-    return now_ms < r->until_ms && !all_counted(r) && !succession_all_are_back(c, now_ms);
+    if (all_counted(r) || succession_all_are_back(c, now_ms)) return 0;
+    return r->until_ms > c->quiet_until_ms ? r->until_ms : c->quiet_until_ms;
+}
+
+bool resuming_must_wait(const struct coordinator *c, int64_t now_ms) {
+    return now_ms < resuming_until(c, now_ms);
 }
 
 /* Notes that the node with group rank `rank` of the earlier round has resumed. Returns true if it
@@ -154,6 +159,9 @@ static bool is_of_newest_round(struct coordinator *c, int64_t now_ms, const stru
     struct coordinator_rebuild *r = &c->rebuild;
     if (c->group_size != 0 && !resuming_must_wait(c, now_ms)) return false;
     if (j->rounds_seen != r->rounds_seen || j->last_group_size != r->group_size) return false;
+    /* the process of the earlier coordinator has ended, and with it its node, which need not be
+     * waited for */
+    if (j->leader_ended != 0) (void) count_rank(r, (int64_t) j->leader - 1);
     return count_rank(r, j->last_rank);
 }
 

@@ -27,10 +27,11 @@
 #define AWAY_LEASES 2
 #define END_LEASES  6
 
-void coordinator_allow_heirs(struct coordinator *c, uint64_t own_instance) {
-    c->succession.allows_heirs = true;
-    c->succession.own_instance = own_instance;
+void coordinator_set_own(struct coordinator *c, uint64_t instance) {
+    c->succession.own_instance = instance;
 }
+
+void coordinator_allow_heirs(struct coordinator *c) { c->succession.allows_heirs = true; }
 
 void coordinator_is_heir(struct coordinator *c) { c->succession.is_heir = true; }
 
@@ -129,11 +130,11 @@ static void choose_heirs(struct coordinator *c) {
     struct coordinator_succession *u = &c->succession;
     u->heirs = (struct rdzv_heirs){.count = 0};
     u->leader = -1;
-    if (!u->allows_heirs || c->fixed_ranks || c->group_size < GROUP_MIN) return;
-    for (uint32_t i = 0; i < c->seat_count; i++) {
+    for (uint32_t i = 0; u->own_instance != 0 && i < c->seat_count; i++) {
         const struct coordinator_seat *s = c->seats[i];
         if (s->group_rank >= 0 && s->instance == u->own_instance) u->leader = s->group_rank;
     }
+    if (!u->allows_heirs || c->fixed_ranks || c->group_size < GROUP_MIN) return;
     for (int64_t rank = 0; rank < RDZV_HEIRS_MAX + 8 && rank < (int64_t) c->group_size; rank++) {
         const struct coordinator_seat *s = seat_of_rank(c, rank);
         if (s == NULL || rank == u->leader || s->heir_port == 0 || s->addr[0] == '\0') continue;
@@ -210,9 +211,9 @@ void coordinator_send_away(struct coordinator *c) {
     if (!has_won) incarnation_discard(c);
 }
 
-/* Returns whether this coordinator is new, but the job is not, and no node of its last round has come
- * yet. An heir only goes on with a job. For any other coordinator, spares show it: they have no
- * rounds, but know the incarnation. */
+/* Returns whether this coordinator is new, but the job is not, and no node of its last round has
+ * come yet. An heir only goes on with a job. For any other coordinator, spares show it: they have
+ * no rounds, but know the incarnation. */
 static bool is_foreign_run(const struct coordinator *c) {
     const struct coordinator_succession *u = &c->succession;
     if (c->has_formed || u->now.rounds_seen != 0) return false;

@@ -43,6 +43,7 @@ static void stand_by(struct coordinator_host *host) {
     host->terms.leads = false;
     LIST_FOREACH(job, &host->jobs, entry) coordinator_stand_by(job->coordinator);
     LIST_FOREACH(peer, &host->peers, entry) {
+        host_peer_say_goodbye(peer, "etcd does not confirm this coordinator");
         host_peer_close(peer, RENDEZVOUS_CLOSED,
                         "a round is due, but etcd does not confirm this coordinator");
     }
@@ -235,6 +236,7 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why) {
     host->terms.leads = false;
     LIST_FOREACH(peer, &host->peers, entry) {
         CR_ASSERT(!peer->local);
+        host_peer_say_goodbye(peer, why);
         host_peer_forget(peer, why);
     }
     host_free_jobs(host);
@@ -283,9 +285,13 @@ void coordinator_host_retire(struct coordinator_host *host, const char *why) {
 
 void coordinator_host_moved(struct coordinator_host *host, const char *run_id, uint64_t epoch,
                             const char *addr, uint16_t port) {
+    struct cr_error err = {0};
     struct host_job *job;
-    if (host_get_job(host, NULL, run_id, &job, NULL) == 0)
+    if (host_get_job(host, NULL, run_id, &job, &err) == 0) {
         host_supersede_job(job, epoch, addr, port);
+    } else {
+        host_log(host, CR_LOG_WARN, err.text);
+    }
     host_end_event(host);
 }
 

@@ -35,7 +35,7 @@ struct coordinator_host_options {
     bool has_secret;        /* true: nodes have to prove that they have the job's secret */
     bool in_launcher;       /* true: the host ends with a node's launcher */
     const char *own_run_id; /* run id of the launcher's own job; NULL = there is none */
-    /* `instance` in the JOIN of the launcher's own node; used if allows_heirs */
+    /* `instance` in the JOIN of the launcher's own node; used if own_run_id is not NULL */
     uint64_t own_instance;
     bool is_heir;           /* true: this host only goes on with jobs of a host that was lost */
     bool allows_heirs;      /* true: if this host is lost, another node may take over the jobs */

@@ -158,9 +158,9 @@ void host_log(struct coordinator_host *host, enum cr_log_level level, const char
 
 /* Returns the job with that run id, or NULL. */
 struct host_job *host_find_job(const struct coordinator_host *host, const char *run_id);
-/* Stores in *out the job with that run id, which it creates for `peer` if there is none; `peer` is
- * NULL if this process itself needs the job. Returns 0;
- * or a negative errno and a text in err: -ENOMEM, or -EUSERS if there are too many jobs already. */
+/* Stores in *out the job with that run id, which it creates if there is none: for `peer`, or if
+ * that is NULL, for this host's own node. Returns 0; or a negative errno and a text in err:
+ * -ENOMEM, or -EUSERS if there are too many jobs already. */
 int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
                  struct host_job **out, struct cr_error *err);
 /* Call this when a connection of the job is gone. When it was the last one, the job is kept for
@@ -239,6 +239,9 @@ void host_peer_flush(struct host_peer *peer);
 /* Closes the connection of a remote node. The coordinator then frees the node's seat
  * (RENDEZVOUS_CLOSED) or suspends it (RENDEZVOUS_BROKEN). */
 void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const char *why);
+/* Sends GOODBYE at once to a remote node that has a seat, because its connection is about to be
+ * closed although this process goes on. */
+void host_peer_say_goodbye(struct host_peer *peer, const char *why);
 /* Closes the connection of a remote node without a call of its coordinator, because the caller is
  * about to free the coordinator, too. */
 void host_peer_forget(struct host_peer *peer, const char *why);

@@ -147,7 +147,8 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
     }
     coordinator_identify(job->coordinator, host->terms.coordinator);
     if (host->is_heir) coordinator_is_heir(job->coordinator);
-    if (host->allows_heirs) coordinator_allow_heirs(job->coordinator, host->own_instance);
+    coordinator_set_own(job->coordinator, host->own_instance);
+    if (host->allows_heirs) coordinator_allow_heirs(job->coordinator);
     job->is_own = strcmp(run_id, host->own_run_id) == 0;
     if (job->is_own) coordinator_keep_job(job->coordinator);
     if (host->follows_another) coordinator_follows_another(job->coordinator);
@@ -217,8 +218,7 @@ int host_get_job(struct coordinator_host *host, const struct host_peer *peer, co
     struct cr_ip maker = {.bytes = {0}};
     *out = host_find_job(host, run_id);
     if (*out != NULL) return 0;
-    bool is_remote = peer != NULL && host_peer_ip(peer, &maker) == 0;
-    int rc = is_remote ? make_room(host, &maker, err) : 0;
+    int rc = peer != NULL && host_peer_ip(peer, &maker) == 0 ? make_room(host, &maker, err) : 0;
     if (rc < 0) return rc;
     *out = job_new(host, run_id);
     if (*out == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");

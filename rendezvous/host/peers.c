@@ -65,11 +65,12 @@ static void on_leads(void *arg, const struct rdzv_leads *leads) {
     const struct host_peer *peer = arg;
     struct coordinator_host *host = peer->host;
     if (host_check_member(peer, leads->run_id, NULL) < 0) return;
-    struct host_job *job;
     struct coordinator_view view;
+    struct cr_error err = {0};
+    struct host_job *job;
     bool names_host = leads->addr[0] != '\0' && leads->port >= 1 && leads->port <= UINT16_MAX;
     if (!host->allows_heirs || !names_host) return;
-    if (host_get_job(host, peer, leads->run_id, &job, NULL) < 0) return;
+    if (host_get_job(host, peer, leads->run_id, &job, &err) < 0) return;
     coordinator_look(job->coordinator, &view);
     if (leads->epoch <= job->epoch && job->is_superseded) return;
     if (view.decides || view.phase == COORDINATOR_ENDED) return;
@@ -180,6 +181,14 @@ void host_peer_forget(struct host_peer *peer, const char *why) {
     peer->job = NULL;
     host_peer_hang_up(peer);
     host_peer_close(peer, RENDEZVOUS_CLOSED, why);
+}
+
+void host_peer_say_goodbye(struct host_peer *peer, const char *why) {
+    struct rdzv_message m = {.type = RDZV_GOODBYE};
+    m.goodbye.why = why;
+    if (peer->local || peer->closing || peer->seat == NULL) return;
+    host_peer_send(peer, &m);
+    host_peer_flush(peer);
 }
 
 /* Closes the connection after the error `rc`. EPIPE means that the node has closed the connection.

@@ -267,6 +267,7 @@ static void stop_workers(struct member *m, int64_t now_ms, const char *why) {
 
 static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how,
                       const char *why) {
+    m->leader_ended = how == RENDEZVOUS_CLOSED;
     bool is_new = succession_lost(&m->succession, now_ms, how, m->heard_ms,
                                   m->keep_alive.lease_ms);
     if (is_new) (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
@@ -525,8 +526,9 @@ static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
     m->actions->on_change_at(m->arg, at);
 }
 
-/* Handles GOODBYE: the coordinator ends. It may come back, or an heir takes over. If member_wait_ms()
- * is 0 and there is no heir, the job ends for this node with the reason in GOODBYE. */
+/* Handles GOODBYE: the coordinator ends. It may come back, or an heir takes over. If
+ * member_wait_ms() is 0 and there is no heir, the job ends for this node with the reason in
+ * GOODBYE. */
 static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_goodbye *g) {
     if (member_wait_ms(m) == 0 && m->succession.heirs.count == 0) {
         end(m, RENDEZVOUS_LOST, g->why);
@@ -534,6 +536,7 @@ static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_good
     }
     m->actions->hang_up(m->arg);
     cut_off(m, now_ms, RENDEZVOUS_CLOSED, g->why);
+    m->leader_ended = false; /* the coordinator's node may still stop its workers */
 }
 
 /* Logs why the node waits for a round. If the node does not wait any more, the message is late and

@@ -172,8 +172,8 @@ enum member_state member_state(const struct member *m);
 const char *member_state_name(enum member_state s);
 /* Returns the address that this node publishes; valid until the next event. */
 const char *member_addr(const struct member *m);
-/* If the node is connected to an heir, stores its address, and returns true; else returns false. The
- * text is valid until the next event. */
+/* If the node is connected to an heir, stores its address, and returns true; else returns false.
+ * The text is valid until the next event. */
 bool member_leader_at(const struct member *m, const char **addr, uint16_t *port);
 uint64_t member_round(const struct member *m); /* number of the last round this node was in */
 

@@ -71,6 +71,7 @@ struct member {
      * no round. */
     struct keep_alive keep_alive;
     struct succession succession; /* who takes over if the coordinator is lost */
+    bool leader_ended;      /* true: the last coordinator has closed the connection */
     struct rdzv_heir at;    /* the coordinator of the newest WELCOME; port 0 = the endpoint */
     struct rdzv_heir aim;   /* where the present try goes; port 0 = the endpoint */
     int64_t heard_ms;       /* time of the last message of the coordinator */

@@ -55,6 +55,7 @@ void member_fill_join(const struct member *m, struct rdzv_join *join) {
     join->heard_at_ms = m->heard_at_ms;
     join->heirs = m->succession.heirs.count;
     join->leader = m->succession.leader;
+    join->leader_ended = m->leader_ended;
     join->before_seen = m->succession.before_seen;
     join->before_size = m->succession.before_size;
     join->before_place = m->succession.before_place;

@@ -37,7 +37,7 @@ static const char *take_part(const char *text, char end, char *out, size_t room)
 }
 
 static void read_heir(const char *text, struct rdzv_heirs *out) {
-    char rank[12], addr[RDZV_ADDR_MAX];
+    char rank[12] = "", addr[RDZV_ADDR_MAX] = "";
     int64_t rank_number = 0, port = 0;
     const char *rest = take_part(text, ' ', rank, sizeof(rank));
     if (rest != NULL) rest = take_part(rest, ' ', addr, sizeof(addr));

@@ -94,6 +94,7 @@
     F(u32, heirs)               /* how many heirs ROUND of the node's last round named */ \
     F(u32, leader)              /* `leader` in that ROUND */ \
     F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */ \
+    F(u32, leader_ended)        /* 1 = the coordinator has closed the last connection: it ended */ \
     /* as in that ROUND, while BEAT_ACK has not said that the round is settled; else 0 */ \
     F(u64, before_seen) F(u32, before_size) F(u32, before_place)
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN

@@ -22,7 +22,8 @@ uint16_t way_remote_heir_port(struct way *w) {
         .store_host = r->plan.store_host, .store_addr = r->plan.own_addr,
         .listen_host = r->plan.listen_host, .jobs_come_later = true, .elected = true,
         .in_launcher = true, .allows_heirs = true, .is_heir = true, .own_run_id = r->run_id,
-        .own_instance = r->plan.instance, .ports = r->plan.ports, .ring = w->ring, .close_timeout_ms = r->close_timeout_ms};
+        .own_instance = r->plan.instance, .ports = r->plan.ports, .ring = w->ring,
+        .close_timeout_ms = r->close_timeout_ms};
     if (w->heir == NULL && coordinator_host_open(w->loop, &h, &w->heir, &err) < 0) {
         cr_warn("this node cannot take over if the coordinator is lost: %s", err.text);
         w->heir = NULL;

@@ -67,7 +67,9 @@ static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
 }
 
 /* LEADS has no answer, and a knock that fails is followed by the next one. */
-static void on_data(void *arg, const char *data, size_t len) { (void) arg, (void) data, (void) len; }
+static void on_data(void *arg, const char *data, size_t len) {
+    (void) arg, (void) data, (void) len;
+}
 
 static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     (void) how, (void) why;

@@ -47,6 +47,7 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .jobs_come_later = true,
                                          .elected = true,
                                          .own_run_id = o->run_id,
+                                         .own_instance = plan->instance,
                                          .held_ms = plan->etcd_lease_ms,
                                          .close_timeout_ms = o->close_timeout_ms,
                                          .ring = plan->ring,
@@ -76,8 +77,9 @@ static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan, co
 
 /* Opens the way of a node that hosts or may host. A node that hosts gets the local way; if another
  * node may take over, it gets a remote way to its own host, because it has to join that other node
- * if this host loses the majority of the nodes. If the node only may host and the port is in use, the remote way is opened, because normally another process
- * on this machine hosts already. A node that asks first gets the remote way, too. */
+ * if this host loses the majority of the nodes. If the node only may host and the port is in use,
+ * the remote way is opened, because normally another process on this machine hosts already. A node
+ * that asks first gets the remote way, too. */
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;

@@ -18,7 +18,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import rdzv_raw
 import secure_raw
-from crun_test import BUILD, CRUN, SCALE, clean_env, run_tests, script, skip, wait_for
+from crun_test import BUILD, CRUN, CRUN_STORE, SCALE, clean_env, run_tests, script, skip, wait_for
 from free_port import free_port
 from nodes import Nodes
 
@@ -389,6 +389,32 @@ def test_a_secured_node_at_a_plain_coordinator_and_the_other_way_round(tmp):
             wait_for(lambda: at_node in b.text, f"'{at_node}' at the node")
             wait_for(lambda: at_host in a.text, f"'{at_host}' at the coordinator")
             assert time.monotonic() - begin < 1 * SCALE + 1, (a.text, b.text)
+
+
+def test_a_secured_node_names_torch_at_its_endpoint(tmp):
+    """A TCPStore of torch closes the connection of a node; the node finds out what it is. If it has
+    torchrun's state of this job, waiting is of no use."""
+    port = free_port()
+    token = token_file(tmp, "token", SECRET)
+    store = subprocess.Popen([CRUN_STORE, "serve", "--host=127.0.0.1", f"--port={port}"],
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                             env=clean_env())
+    try:
+        assert store.stdout.readline()
+        with Nodes(tmp, "--nnodes=2", "--rdzv-token-file", token, endpoint=f"127.0.0.1:{port}",
+                   conf="is_host=0,read_timeout=3") as nodes:
+            a = nodes.start("a")
+            assert a.wait() == 1 and "it is a TCPStore of torch" in a.text, a.text
+            done = subprocess.run([CRUN_STORE, "set", nodes.endpoint, "torch.rendezvous.job", "x"],
+                                  capture_output=True, text=True, env=clean_env())
+            assert done.returncode == 0, done
+            begin = time.monotonic()
+            b = nodes.start("b")
+            assert b.wait() == 1 and "torchrun serves this job" in b.text, b.text
+            assert time.monotonic() - begin < 1 * SCALE + 1, b.text
+    finally:
+        store.kill()
+        store.wait()
 
 
 def test_required_needs_a_secret_and_open_jobs_say_so_once(tmp):

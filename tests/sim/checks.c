@@ -92,7 +92,8 @@ void check_store_opened(struct host *h, uint64_t round) {
     struct round_record *r = &w->history.rounds[w->history.round_count++];
     struct coordinator_view v;
     coordinator_look(h->coordinator, &v);
-    *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id, .round = round, .formed_at = w->now,
+    *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id, .round = round,
+                               .formed_at = w->now,
                                .superseded_at = CR_FOREVER, .failed_at = CR_FOREVER,
                                .port = (uint16_t) (1000 + w->history.round_count)};
     for (int i = 0; i < NODES_MAX; i++) r->node[i] = -1;

@@ -332,7 +332,8 @@ void host_start(struct host *h) {
     h->leader_node = -1;
     if (w->heirs || w->elected) coordinator_keep_job(h->coordinator);
     if (w->heirs && h != w->hosts) coordinator_is_heir(h->coordinator);
-    if (w->heirs) coordinator_allow_heirs(h->coordinator, w->nodes[h->owner].instance);
+    if (w->heirs) coordinator_set_own(h->coordinator, w->nodes[h->owner].instance);
+    if (w->heirs) coordinator_allow_heirs(h->coordinator);
     if (w->elected && h->id > 1) coordinator_follows_another(h->coordinator);
     if (!w->heirs) w->leader = (int) (h - w->hosts);
     story(w, "host %d: up", h->id);

@@ -281,7 +281,8 @@ static struct member *new_member(struct sim_node *n) {
     struct member_settings s = {
         .where = "host", .local = own_host(n) != NULL && !w->heirs,
         .connect_timeout_ms = 20000, .coordinator_wait_ms = w->wait_ms,
-        .self = {.host = host, .addr = host, .pid = (uint64_t) n->inc, .instance = w->heirs ? n->instance : rnd64(w),
+        .self = {.host = host, .addr = host, .pid = (uint64_t) n->inc,
+                 .instance = w->heirs ? n->instance : rnd64(w),
                  .role = n->index % 2 ? "odd" : "even", .node_rank = -1,
                  .local_world_size = n->worker_count, .min_nodes = (uint32_t) w->min_nodes,
                  .max_nodes = (uint32_t) w->max_nodes,

@@ -1,5 +1,7 @@
-/* Tests the pure parts of status/: which rank holds a job up, and the metrics of a snapshot. */
+/* Tests the pure parts of status/: which rank holds a job up, the metrics of a snapshot, and the
+ * view for a terminal. */
 #include "status/snapshot.h"
+#include "status/view.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -152,6 +154,97 @@ START_TEST(test_metrics_without_jobs) {
 }
 END_TEST
 
+/* ---- the view ---- */
+
+static const char viewed[] =
+    "{\"monotonic_s\":20,\"jobs\":[{\"id\":\"other\"},{\"id\":\"j\",\"title\":\"t\\u001b[2J\","
+    "\"group_state\":\"running\",\"round\":1,\"restarts\":1,\"max_restarts\":3,"
+    "\"nodes_in_round\":2,\"min_nodes\":1,\"max_nodes\":2,\"world_size\":3,\"slowest\":1,"
+    "\"odd\":{\"rank\":1,\"why\":\"4 steps behind\"},\"ledger\":{\"effective\":0.5,\"wall_s\":100,"
+    "\"rows\":[{\"cause\":\"failure\",\"parts_s\":{\"stop\":0.25,\"first_step\":1.5}}]},"
+    "\"nodes\":[{\"host\":\"a\",\"group_rank\":0,\"first_rank\":0,\"workers\":2},"
+    "{\"host\":\"b\",\"group_rank\":-1}],"
+    "\"ranks\":[{\"rank\":0,\"pid\":70,\"state\":\"running\",\"kernel_state\":\"S\",\"step\":9,"
+    "\"steps_per_s\":2,\"behind\":0,\"rss_bytes\":2097152},"
+    "{\"rank\":1,\"pid\":71,\"step\":5,\"steps_per_s\":3,\"behind\":4,\"last_line\":\"hi\"},"
+    "{\"rank\":2,\"pid\":72}]}]}";
+
+/* Returns the view as text, which the caller frees. */
+static char *view(struct status_view v) {
+    struct cr_buffer out = {0};
+    json_t *snapshot = json_loads(viewed, 0, NULL);
+    ck_assert_ptr_nonnull(snapshot);
+    v.snapshot = snapshot;
+    ck_assert_int_eq(status_view(&out, &v), 0);
+    ck_assert_int_eq(cr_buffer_append(&out, "", 1), 0);
+    json_decref(snapshot);
+    return out.data;
+}
+
+START_TEST(test_view) {
+    char *text = view((struct status_view){.columns = 80});
+    has(text, "rank 1: 4 steps behind\njob 'j'  t\\x1b[2J  running, round 1, restarts 1 of 3\n");
+    has(text, "nodes 2 of 1:2, ranks 3\n"
+              "work 50.0 % of 100 s; last: failure: stop 0.250, first_step 1.500\n");
+    has(text, "\n    0  a ");
+    has(text, "\n   -1  b ");
+    has(text, "\n    1      71 ?                5   3.00      4     -     -     -  hi\n"
+              "    0      70 running S        9   2.00      0     -     -  2.0M  \n"
+              "    2      72 ?                -      -      -     -     -     -  \n");
+    ck_assert(strncmp(text, "rank 1", 6) == 0 && strchr(text, '\033') == NULL);
+    free(text);
+    text = view((struct status_view){.columns = 80, .run_id = "none"});
+    ck_assert_str_eq(text, "there is no such job: none\n");
+    free(text);
+    text = view((struct status_view){.columns = 80, .run_id = "other"});
+    has(text, "the ranks are on other nodes");
+    free(text);
+}
+END_TEST
+
+/* The steps a second are those since the earlier snapshot, if there is one. */
+START_TEST(test_rates) {
+    json_t *before = json_loads("{\"monotonic_s\":18,\"jobs\":[{\"id\":\"j\",\"round\":1,"
+                                "\"ranks\":[{\"rank\":0,\"pid\":70,\"step\":8},"
+                                "{\"rank\":1,\"pid\":99,\"step\":1}]}]}",
+                                0, NULL);
+    char *text = view((struct status_view){.columns = 80, .before = before});
+    has(text, "    0      70 running S        9   0.50 ");
+    has(text, "    1      71 ?                5   3.00 "); /* another process than before */
+    free(text);
+    json_decref(before);
+}
+END_TEST
+
+/* No line is wider than the terminal, and there are never more lines than it has. */
+START_TEST(test_sizes) {
+    for (size_t rows = 1; rows < 16; rows++) {
+        for (size_t columns = 1; columns < 100; columns += 7) {
+            char *text = view((struct status_view){.rows = rows, .columns = columns,
+                                                   .footer = "the keys are these"});
+            size_t lines = 0;
+            for (char *at = text; *at != '\0'; lines++) {
+                size_t len = strcspn(at, "\n");
+                ck_assert_uint_le(len, columns);
+                at += len + 1;
+            }
+            ck_assert_uint_le(lines, rows);
+            free(text);
+        }
+    }
+}
+END_TEST
+
+START_TEST(test_selected_row) {
+    char *text = view((struct status_view){.rows = 24, .columns = 80, .has_escapes = true,
+                                           .selected = 99});
+    has(text, "\033[1;31mrank 1: 4 steps behind\033[0m\n");
+    has(text, "\033[31m    1      71");
+    has(text, "\033[7m    2      72"); /* the last row, because there are only three */
+    free(text);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("status");
     TCase *judge = tcase_create("judge");
@@ -166,5 +259,11 @@ int main(void) {
     tcase_add_test(text, test_the_older_format);
     tcase_add_test(text, test_metrics_without_jobs);
     suite_add_tcase(suite, text);
+    TCase *terminal = tcase_create("view");
+    tcase_add_test(terminal, test_view);
+    tcase_add_test(terminal, test_rates);
+    tcase_add_test(terminal, test_sizes);
+    tcase_add_test(terminal, test_selected_row);
+    suite_add_tcase(suite, terminal);
     return run_suite(suite);
 }
