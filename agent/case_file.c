@@ -22,10 +22,13 @@ int case_file_init(struct case_file *c, const struct agent_job *job, const char 
                    const struct log_dir *logs) {
     *c = (struct case_file){.job = job, .host = host, .logs = logs, .group_rank = -1};
     c->workers = calloc(job->rendezvous.local_world_size, sizeof(*c->workers));
-    return c->workers != NULL ? 0 : -ENOMEM;
+    c->kernel = calloc(1, sizeof(*c->kernel));
+    return c->workers != NULL && c->kernel != NULL ? 0 : -ENOMEM;
 }
 
 void case_file_done(struct case_file *c) {
+    if (c->kernel != NULL) kernel_log_close(c->kernel);
+    free(c->kernel);
     free(c->workers);
     cr_buffer_done(&c->inspection);
     failures_clear(&c->failures);
@@ -35,7 +38,7 @@ void case_file_done(struct case_file *c) {
 void case_file_begin_round(struct case_file *c, const struct rendezvous_round *round) {
     c->round = round->round;
     c->group_rank = round->group_rank;
-    c->began_ns = cr_monotonic_ns();
+    kernel_log_begin(c->kernel);
     failures_clear(&c->failures);
     c->first_rank = round->first_rank;
     c->restarts = round->restart_count;
@@ -109,7 +112,6 @@ struct gathered {
     struct verdict verdict;
     struct verdict_worker *workers;
     struct evidence *evidence;
-    struct kernel_log *kernel; /* NULL if the kernel's log was not read */
 };
 
 /* Returns whether the verdict must list the worker. A worker that crun stopped is listed as a
@@ -135,7 +137,7 @@ static int folder_error(const struct log_dir *logs) {
 }
 
 static void add_kernel_line(const struct kernel_log *kernel, struct verdict_worker *v) {
-    const struct kernel_log_line *line = kernel != NULL ? kernel_log_of(kernel, v->pid) : NULL;
+    const struct kernel_log_line *line = kernel_log_of(kernel, v->pid);
     if (line == NULL) return;
     v->kernel_line = line->text;
     v->oom_killed = line->kind == KERNEL_LOG_OOM;
@@ -174,21 +176,19 @@ static uint64_t oom_kills_since(uint64_t before) {
     return now > before ? now - before : 0;
 }
 
-/* Gathers the evidence; with_kernel: also from the kernel's log, which takes some milliseconds. If
- * memory is short, *g has no worker, as if all workers had ended well. */
-static void gather(const struct case_file *c, bool with_kernel, struct gathered *g) {
+/* Gathers the evidence. If memory is short, *g has no worker, as if all workers had ended well. */
+static void gather(const struct case_file *c, struct gathered *g) {
     uint32_t workers = c->job->rendezvous.local_world_size, count = 0;
     for (uint32_t i = 0; i < workers; i++) count += did_not_end_well(&c->workers[i]) ? 1 : 0;
     *g = (struct gathered){.workers = calloc(count, sizeof(*g->workers)),
-                           .evidence = calloc(count, sizeof(*g->evidence)),
-                           .kernel = with_kernel ? calloc(1, sizeof(*g->kernel)) : NULL};
-    if (g->kernel != NULL) kernel_log_read(g->kernel, c->began_ns);
+                           .evidence = calloc(count, sizeof(*g->evidence))};
+    kernel_log_read(c->kernel);
     if (g->workers == NULL || g->evidence == NULL) count = 0;
     size_t n = 0;
     for (uint32_t i = 0; n < count; i++) {
         if (!did_not_end_well(&c->workers[i])) continue;
         describe(c, i, &g->workers[n], &g->evidence[n]);
-        add_kernel_line(g->kernel, &g->workers[n]);
+        add_kernel_line(c->kernel, &g->workers[n]);
         n++;
     }
     g->verdict = (struct verdict){.title = c->job->title,
@@ -208,7 +208,6 @@ static void gathered_done(struct gathered *g) {
     }
     free(g->workers);
     free(g->evidence);
-    free(g->kernel);
 }
 
 static const struct verdict_worker *first_failure(const struct gathered *g) {
@@ -293,7 +292,7 @@ void case_file_pass_first(const struct case_file *c,
         take(arg, &failure);
         return;
     }
-    gather(c, false, &g); /* the other nodes must not wait for the kernel's log */
+    gather(c, &g);
     if (g.verdict.count > 0 &&
         make_failure(c, &g.verdict, first_failure(&g), &t, &failure) == 0) {
         take(arg, &failure);
@@ -339,7 +338,7 @@ static int add_failures(struct case_file *c, const struct gathered *g) {
 
 void case_file_add_own_failures(struct case_file *c) {
     struct gathered g;
-    gather(c, true, &g);
+    gather(c, &g);
     if (add_failures(c, &g) < 0) cr_warn("cannot note the failures of workers: no memory left");
     gathered_done(&g);
 }
@@ -352,16 +351,15 @@ static bool find_verdict(const struct case_file *c, char out[LOG_PATH_MAX]) {
 void case_file_write_verdict(struct case_file *c, const char *outcome, const char *reason) {
     struct gathered g;
     char path[LOG_PATH_MAX];
-    static const struct kernel_log unread;
     if (!find_verdict(c, path)) return;
-    gather(c, true, &g);
+    gather(c, &g);
     const struct verdict_json v = {
         .job = c->job->rendezvous.run_id, .title = c->job->title, .host = c->host,
         .outcome = outcome, .reason = reason, .group_rank = c->group_rank,
         .round = c->group_rank < 0 ? -1 : (int64_t) c->round, .restarts = c->restarts,
         .max_restarts = c->max_restarts, .failures = &c->failures, .workers = g.workers,
         .worker_count = g.verdict.count, .inspection = string_of(&c->inspection),
-        .kernel = g.kernel != NULL ? g.kernel : &unread, .now_ns = cr_wall_ns()};
+        .kernel = c->kernel, .now_ns = cr_wall_ns()};
     int rc = verdict_json_write(&v, path);
     if (rc < 0) {
         cr_log(c->failures.count > 0 ? CR_LOG_WARN : CR_LOG_INFO, "cannot write '%s': %s", path,
@@ -429,7 +427,7 @@ static int write_words_of_another(const struct case_file *c, struct cr_buffer *o
 const char *case_file_write_report(const struct case_file *c, uint32_t failures,
                                    const struct cr_error *reason, struct cr_buffer *out) {
     struct gathered g;
-    gather(c, true, &g);
+    gather(c, &g);
     int rc = 0;
     if (c->broken[0] != '\0') {
         rc = cr_buffer_printf(out, "crun: %s\n", c->broken);
@@ -453,7 +451,7 @@ const char *case_file_write_report(const struct case_file *c, uint32_t failures,
 
 static void write_line(const struct case_file *c, bool with_last_line, struct cr_buffer *out) {
     struct gathered g;
-    gather(c, false, &g);
+    gather(c, &g);
     int rc = -ENOMEM;
     if (c->broken[0] != '\0') {
         rc = cr_buffer_printf(out, "%s", c->broken);

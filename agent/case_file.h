@@ -39,7 +39,7 @@ struct case_file {
     uint32_t first_rank, restarts, max_restarts;
     uint64_t round;
     int64_t group_rank;            /* -1 before the first round */
-    int64_t began_ns;              /* beginning of the round, monotonic clock */
+    struct kernel_log *kernel;     /* what the kernel has logged since the round began */
     struct failures failures;      /* what all nodes have reported in this round */
     uint64_t oom_kills;            /* out-of-memory kills that the memory cgroup had counted when
                                     * the round began */

@@ -217,7 +217,8 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "end the round if for so long no worker of this node writes output or uses the "
              "processor, and report where each one is; 0: no limit"},
     [OPTION_HANG_WHEN] =
-    {.name = "hang-when", .value_name = "WORD", .default_value = "idle", .has_variable = true,
+    {.name = "hang-when", .value_name = "WORD", .default_value = "idle", .gives_way = true,
+     .has_variable = true,
      .group = ENDING,
      .words = "idle silent",
      .help = "what --hang-timeout waits for: idle: no output and no use of the processor; silent: "

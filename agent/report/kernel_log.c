@@ -73,19 +73,30 @@ static void add(struct kernel_log *log, const struct kernel_log_line *line) {
     log->lines[log->count++] = *line;
 }
 
-void kernel_log_read(struct kernel_log *log, int64_t since_ns) {
+bool kernel_log_is_readable(const struct kernel_log *log) { return log->was_tried && log->fd >= 0; }
+
+void kernel_log_begin(struct kernel_log *log) {
+    if (!log->was_tried) log->fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    log->was_tried = true;
+    log->count = 0;
+    if (log->fd >= 0) (void) lseek(log->fd, 0, SEEK_END);
+}
+
+void kernel_log_read(struct kernel_log *log) {
     char record[8192]; /* the largest record of /dev/kmsg */
     struct kernel_log_line line;
-    *log = (struct kernel_log){0};
-    CR_AUTO_FD int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return;
+    if (!kernel_log_is_readable(log)) return;
     for (int i = 0; i < RECORDS_MAX; i++) {
-        ssize_t n = read(fd, record, sizeof(record));
+        ssize_t n = read(log->fd, record, sizeof(record));
         if (n < 0 && errno == EPIPE) continue;
         if (n <= 0) break;
-        if (kernel_log_parse(record, (size_t) n, &line) && line.ns >= since_ns) add(log, &line);
+        if (kernel_log_parse(record, (size_t) n, &line)) add(log, &line);
     }
-    log->is_readable = true;
+}
+
+void kernel_log_close(struct kernel_log *log) {
+    if (kernel_log_is_readable(log)) cr_close_fd(&log->fd);
+    *log = (struct kernel_log){0};
 }
 
 const struct kernel_log_line *kernel_log_of(const struct kernel_log *log, pid_t pid) {

@@ -26,7 +26,8 @@ struct kernel_log_line {
 };
 
 struct kernel_log {
-    bool is_readable; /* false if this process may not read the kernel's log */
+    int fd;         /* /dev/kmsg; -1 if it is not open */
+    bool was_tried; /* true if it was opened, or cannot be opened */
     size_t count;
     struct kernel_log_line lines[KERNEL_LOG_LINES_MAX];
 };
@@ -35,8 +36,17 @@ struct kernel_log {
  * its text is none of those above. Pure. */
 bool kernel_log_parse(const char *record, size_t len, struct kernel_log_line *out);
 
-/* Reads the lines since since_ns (monotonic clock). */
-void kernel_log_read(struct kernel_log *log, int64_t since_ns);
+/* Returns true if this process may read the kernel's log. */
+bool kernel_log_is_readable(const struct kernel_log *log);
+
+/* Call this before the workers of a round start: forgets all lines, and skips those that the kernel
+ * has written so far. *log must be zero before the first call. */
+void kernel_log_begin(struct kernel_log *log);
+/* Adds the lines that the kernel has written since the last call, or since kernel_log_begin(). A
+ * kernel's log has thousands of lines, so that reading all of them at each failure would take longer
+ * than a restart. */
+void kernel_log_read(struct kernel_log *log);
+void kernel_log_close(struct kernel_log *log);
 
 /* Returns the line about the death of the process, or NULL. */
 const struct kernel_log_line *kernel_log_of(const struct kernel_log *log, pid_t pid);

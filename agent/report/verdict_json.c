@@ -142,7 +142,7 @@ static json_t *verdict_object(const struct verdict_json *v) {
         (json_int_t) v->max_restarts, "first_failure", first, "failures",
         failures_array(v->failures), "failures_left_out", (json_int_t) v->failures->left_out,
         "victims", victims_array(v), "inspection", lines_of(v->inspection), "kernel_log",
-        "readable", (int) v->kernel->is_readable, "lines", kernel_array(v->kernel));
+        "readable", (int) kernel_log_is_readable(v->kernel), "lines", kernel_array(v->kernel));
 }
 
 /* ---- the file ---- */
