@@ -13,6 +13,7 @@
 #include "agent/case_file.h"
 #include "agent/hang.h"
 #include "agent/history.h"
+#include "agent/status.h"
 #include "agent/node/node.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
@@ -23,6 +24,7 @@
 #include "base/clock.h"
 #include "base/log_limit.h"
 #include "rendezvous/rendezvous.h"
+#include "status/status.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -38,6 +40,9 @@
 /* Time in ms that the agent needs to end once it waits for no process any more: for its last
  * messages to other nodes, and to close everything. */
 #define OWN_END_MS 1000
+
+#define DO_NOT_REQUEUE 93 /* exit code with which a worker says that another try is of no use */
+#define NOTICE_MAX_MS (INT64_C(1000) * 3600 * 24)
 
 struct agent {
     uv_loop_t *loop;
@@ -65,6 +70,7 @@ struct agent {
     struct case_file case_file;
     struct cr_log_limit node_lines; /* log lines that workers can cause */
     struct history history;
+    struct status_server *status; /* NULL if the job has no status address */
     enum ledger_cause change; /* kind of the change that was announced last in this round */
 
     /* time (ms, monotonic clock) at which the warden ends workers with ranks; CR_FOREVER if no
@@ -170,12 +176,14 @@ static void on_relay_closed(void *arg) {
 static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data); }
 
 static void close_parts(struct agent *a) {
-    a->open_parts = 1 + (a->nursery != NULL) + (a->rendezvous != NULL) + (a->relay != NULL) +
-                    (a->watchdog != NULL) + (a->channels != NULL) + (a->hang != NULL);
+    a->open_parts = 1 + (a->status != NULL) + (a->nursery != NULL) + (a->rendezvous != NULL) +
+                    (a->relay != NULL) + (a->watchdog != NULL) + (a->channels != NULL) +
+                    (a->hang != NULL);
     /* The nursery is closed first: nursery_close() kills the warden without waiting for its death.
      * The warden dies while the store's thread is being stopped, so the wait for its death, at the
      * end, is short. */
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
+    if (a->status != NULL) status_server_close(a->status, on_part_closed, a);
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_rendezvous_closed);
     if (a->relay != NULL) log_relay_close(a->relay, on_relay_closed);
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
@@ -302,11 +310,17 @@ static void report_at_once(struct agent *a) {
     cr_buffer_done(&line);
 }
 
+static void pass_failure(void *arg, const struct rendezvous_failure *failure) {
+    struct agent *a = arg;
+    rendezvous_failure(a->rendezvous, failure);
+}
+
 static void do_failed(void *arg, uint64_t round, bool is_killed) {
     struct agent *a = arg;
     struct cr_buffer line = {0};
     if (a->node.is_broken) case_file_add_broken(&a->case_file, a->node.gave_up);
     report_at_once(a);
+    case_file_pass_first(&a->case_file, pass_failure, a);
     case_file_write_line(&a->case_file, &line);
     rendezvous_failed(a->rendezvous, round, text_of(&line), is_killed);
     cr_buffer_done(&line);
@@ -369,6 +383,37 @@ static void end_history(struct agent *a) {
     a->result.summary = a->summary.len > 0 ? a->summary.data : NULL;
 }
 
+/* Returns what the job failed of, from the first failure in the whole job. */
+static enum agent_cause cause_of_failure(const struct agent *a) {
+    const struct rendezvous_failure *first = a->case_file.failures.list;
+    bool may_restart = a->round.max_restarts > 0;
+    if (a->case_file.failures.count > 0) {
+        if (strcmp(first->kind, "oom") == 0) return AGENT_CAUSE_OOM;
+        if (strcmp(first->kind, "hang") == 0) return AGENT_CAUSE_HANG;
+        int64_t code = strcmp(first->kind, "exit") == 0 ? first->exit_code : 0;
+        if (code == DO_NOT_REQUEUE || code == 126 || code == 127) return AGENT_CAUSE_NO_REQUEUE;
+    }
+    return may_restart ? AGENT_CAUSE_BUDGET : AGENT_CAUSE_WORKER;
+}
+
+static void end_cause(struct agent *a) {
+    if (a->result.outcome == AGENT_FAILED) {
+        case_file_add_own_failures(&a->case_file);
+        a->result.cause = cause_of_failure(a);
+    } else if (a->result.outcome == AGENT_ERROR) {
+        bool is_lost = a->node.group.ending == GROUP_LOST;
+        a->result.cause = is_lost ? AGENT_CAUSE_RENDEZVOUS : AGENT_CAUSE_MACHINE;
+    }
+}
+
+/* Writes verdict.json. If a job ended well and nobody has requested logs, none is left, so that the
+ * temporary log folder can be removed. */
+static void end_verdict(struct agent *a) {
+    bool is_wanted = a->job->log_dir != NULL || a->result.outcome != AGENT_SUCCEEDED;
+    if (!is_wanted) case_file_remove_verdict(&a->case_file);
+    else case_file_write_verdict(&a->case_file, outcome_words[a->result.outcome], a->error.text);
+}
+
 static void do_finish(void *arg) {
     struct agent *a = arg;
     const struct worker_group *group = &a->node.group;
@@ -388,6 +433,8 @@ static void do_finish(void *arg) {
     } else if (group->failures > 0) {
         warn_of_failure(a);
     }
+    end_cause(a);
+    end_verdict(a);
     bool as_planned =
         a->result.outcome == AGENT_SUCCEEDED || a->result.outcome == AGENT_FAILED;
     events_agent_ended(event_source(a), &a->round, as_planned, cr_monotonic_ms() - a->began_ms);
@@ -424,7 +471,64 @@ static const struct node_actions node_actions = {
     .log = do_log,
 };
 
+/* ---- the status address ---- */
+
+static struct node_status status_of(struct agent *a) {
+    return (struct node_status){.job = a->job,
+                                .round = a->rounds > 0 ? &a->round : NULL,
+                                .node = &a->node,
+                                .processes = a->processes,
+                                .rendezvous = a->rendezvous,
+                                .channels = a->channels,
+                                .relay = a->relay,
+                                .case_file = &a->case_file,
+                                .history = &a->history};
+}
+
+static json_t *snapshot(void *arg) {
+    struct node_status s = status_of(arg);
+    return node_status_snapshot(&s);
+}
+
+/* Carries out the order of an operator on this host. Returns the snapshot as malloc'ed text, or
+ * NULL if memory is short. */
+static char *on_look(void *arg, enum channel_order order, int64_t left_ms) {
+    if (order == CHANNEL_ORDER_DUMP) agent_dump(arg, "crun-agent top");
+    if (order == CHANNEL_ORDER_NOTICE && left_ms >= 0 && left_ms <= NOTICE_MAX_MS) {
+        agent_notice(arg, RENDEZVOUS_CHANGE_LEAVE, left_ms, "crun-agent top");
+    }
+    json_auto_t *now = snapshot(arg);
+    return now != NULL ? json_dumps(now, JSON_COMPACT | JSON_REAL_PRECISION(14)) : NULL;
+}
+
+static const char *why_not_ready(void *arg) {
+    struct node_status s = status_of(arg);
+    return node_status_why_not_ready(&s);
+}
+
+static int open_status(struct agent *a, struct cr_error *err) {
+    const struct status_source source = {snapshot, why_not_ready, a};
+    if (a->job->status_addr == NULL) return 0;
+    int rc = status_serve(a->loop, a->job->status_addr, &source, &a->status, err);
+    if (rc == 0) cr_info("the status address is %s", status_server_address(a->status));
+    return rc;
+}
+
 /* ---- events of processes, passed to the node ---- */
+
+/* Requests an inquiry if the round's first failure on this node is that of a worker that was
+ * waiting in an operation of a process group: another rank may be the cause. */
+static void inquire_after(struct agent *a, uint32_t local_rank, const struct worker_exit *how) {
+    struct progress groups[CHANNEL_GROUPS_MAX];
+    bool is_first = a->node.group.state == GROUP_RUNNING && a->node.group.failures == 0;
+    if (!is_first || how->exit_code == 0 || how->signal_sent != 0) return;
+    size_t count = worker_channels_read_groups(a->channels, local_rank, groups);
+    for (size_t i = 0; i < count; i++) {
+        if (groups[i].state < PROGRESS_COLLECTIVE) continue;
+        rendezvous_inquire(a->rendezvous);
+        return;
+    }
+}
 
 static void on_exit_of(void *arg, struct worker_process *process, const struct worker_exit *how) {
     struct agent *a = arg;
@@ -437,6 +541,7 @@ static void on_exit_of(void *arg, struct worker_process *process, const struct w
     if (a->watchdog != NULL) watchdog_forget(a->watchdog, how->pid);
     events_worker_ended(event_source(a), &a->round, local_rank, how,
                         cr_monotonic_ms() - a->began_ms);
+    inquire_after(a, local_rank, how);
     node_worker_exited(&a->node, cr_monotonic_ms(), local_rank, how->exit_code, how->signal_sent);
     arm_timer(a);
 }
@@ -578,6 +683,11 @@ static void on_hang(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_
 static const struct hang_calls hang_calls = {
     .sample = do_sample, .list = do_list, .on_hang = on_hang};
 
+static void on_failure(void *arg, const struct rendezvous_failure *failure) {
+    struct agent *a = arg;
+    case_file_add_failure(&a->case_file, failure);
+}
+
 static void on_inspect(void *arg, uint64_t id, const char *why) {
     struct agent *a = arg;
     struct inspect_row *rows = calloc(worker_count(a), sizeof(*rows));
@@ -601,6 +711,10 @@ static void warn_of_restart(struct agent *a, const struct rendezvous_round *roun
 
 static void on_round(void *arg, const struct rendezvous_round *round) {
     struct agent *a = arg;
+    if (a->rounds > 0 && round->restart_count != a->round.restart_count) {
+        case_file_add_own_failures(&a->case_file);
+        case_file_write_verdict(&a->case_file, "restarted", NULL);
+    }
     if (a->rounds > 0) warn_of_restart(a, round);
     a->round = *round;
     a->rounds++;
@@ -665,13 +779,56 @@ static void on_notice(void *arg, enum rendezvous_change_kind kind, int64_t left_
     agent_notice(arg, kind, left_ms, why);
 }
 
-static void on_dump(void *arg, const char *why) { agent_dump(arg, why); }
+static void on_dump(void *arg, const char *why) {
+    struct agent *a = arg;
+    node_dump(&a->node, cr_monotonic_ms(), why);
+    arm_timer(a);
+}
+
+static enum rendezvous_progress_state state_of(const struct progress *p) {
+    static const enum rendezvous_progress_state states[] = {
+        [PROGRESS_IDLE] = RENDEZVOUS_IDLE,
+        [PROGRESS_OPEN] = RENDEZVOUS_OPEN,
+        [PROGRESS_COLLECTIVE] = RENDEZVOUS_WAITS_COLLECTIVE,
+        [PROGRESS_MESSAGE] = RENDEZVOUS_WAITS_MESSAGE,
+        [PROGRESS_MAKING] = RENDEZVOUS_WAITS_MAKING,
+    };
+    return states[p->state];
+}
+
+/* Reports what the workers are in. Their pages are read here and now; no worker is asked. */
+static void on_ask_progress(void *arg, uint64_t inquiry) {
+    struct agent *a = arg;
+    struct progress groups[CHANNEL_GROUPS_MAX];
+    int64_t now_ns = cr_monotonic_ns();
+    for (uint32_t i = 0; a->rounds > 0 && i < worker_count(a); i++) {
+        size_t count = worker_channels_read_groups(a->channels, i, groups);
+        for (size_t k = 0; k < count; k++) {
+            const struct progress *p = &groups[k];
+            struct rendezvous_progress out = {
+                .rank = a->round.first_rank + i, .group = p->number, .name = p->name,
+                .op = progress_kind_name(p->kind), .place = p->place, .size = p->size,
+                .state = state_of(p), .begun = p->begun, .seq = p->seq, .peer = p->peer};
+            if (p->since_ns > 0 && p->since_ns < now_ns)
+                out.since_ms = (now_ns - p->since_ns) / CR_NS_PER_MS;
+            rendezvous_progress(a->rendezvous, inquiry, &out);
+        }
+    }
+    rendezvous_progress(a->rendezvous, inquiry, NULL);
+}
+
+static void on_behind(void *arg, bool is_found, const char *what) {
+    struct agent *a = arg;
+    if (is_found) case_file_add_behind(&a->case_file, what);
+    cr_warn("%s", what);
+}
 
 static const struct rendezvous_events rendezvous_events = {
     .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,
     .on_change = on_change,       .on_change_at = on_change_at,
+    .on_ask_progress = on_ask_progress, .on_behind = on_behind,
     .on_notice = on_notice,       .on_dump = on_dump,     .on_inspect = on_inspect,
-    .on_lease = on_lease,
+    .on_failure = on_failure,     .on_lease = on_lease,
 };
 
 /* ---- events of the workers' channels, passed to the node ---- */
@@ -696,6 +853,7 @@ static void on_dumped(void *arg, uint32_t local_rank, uint64_t dump_id, const ch
 
 static void on_hung(void *arg, uint32_t local_rank, uint64_t step, int64_t ms) {
     struct agent *a = arg;
+    rendezvous_inquire(a->rendezvous);
     node_worker_hung(&a->node, cr_monotonic_ms(), local_rank, step, ms);
     a->case_file.workers[local_rank].hung_ms = a->node.workers[local_rank].hung_ms;
     a->case_file.workers[local_rank].hung_step = a->node.workers[local_rank].hung_step;
@@ -703,7 +861,8 @@ static void on_hung(void *arg, uint32_t local_rank, uint64_t step, int64_t ms) {
 }
 
 static const struct worker_channel_events channel_events = {
-    .on_ready = on_ready, .on_rejoin = on_rejoin, .on_dumped = on_dumped, .on_hung = on_hung};
+    .on_ready = on_ready, .on_rejoin = on_rejoin, .on_dumped = on_dumped, .on_hung = on_hung,
+    .on_look = on_look};
 
 /* ---- the calls of agent.h ---- */
 
@@ -748,6 +907,7 @@ void agent_notice(struct agent *a, enum rendezvous_change_kind kind, int64_t lef
 }
 
 void agent_dump(struct agent *a, const char *why) {
+    rendezvous_inquire(a->rendezvous);
     node_dump(&a->node, cr_monotonic_ms(), why);
     arm_timer(a);
 }
@@ -791,6 +951,7 @@ static int open_relay(struct agent *a, struct cr_error *err) {
                                               .prefix_template = job->log_line_prefix_template,
                                               .stdout_filters = job->duplicate_stdout_filters,
                                               .stderr_filters = job->duplicate_stderr_filters,
+                                              .is_json = job->is_log_json,
                                               .carries_log = job->carries_log};
     return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
 }
@@ -826,6 +987,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     if (rc == 0) rc = open_relay(a, err);
     a->case_file.relay = a->relay;
     a->history.relay = a->relay;
+    if (rc == 0) rc = open_status(a, err);
     a->history.channels = a->channels;
     return rc;
 }

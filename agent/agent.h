@@ -25,8 +25,22 @@ enum agent_outcome {
     AGENT_ERROR, /* the agent could not go on; `error` has the reason */
 };
 
+/* What the job failed of. */
+enum agent_cause {
+    AGENT_CAUSE_WORKER, /* a worker failed, and the job may not restart */
+    AGENT_CAUSE_BUDGET, /* a worker failed, and all restarts are used up */
+    AGENT_CAUSE_OOM,    /* the kernel killed the worker that failed first, for lack of memory */
+    AGENT_CAUSE_HANG,   /* workers hung */
+    /* the worker that failed first said that another try is of no use, by its exit code 93; or it
+     * could not be run (126, 127) */
+    AGENT_CAUSE_NO_REQUEUE,
+    AGENT_CAUSE_RENDEZVOUS, /* the coordinator is gone, or not enough nodes came */
+    AGENT_CAUSE_MACHINE,    /* the system refused something: a port in use, no memory left */
+};
+
 struct agent_result {
     enum agent_outcome outcome;
+    enum agent_cause cause; /* valid if outcome is AGENT_FAILED or AGENT_ERROR */
     int signal;            /* signal that ended the job, if outcome is AGENT_SIGNALED */
     bool gives_up_console; /* true if a signal has requested not to wait for a console that takes
                             * no output */

@@ -65,6 +65,7 @@ struct agent_job {
     /* template for the prefix of each line of a teed stream on the console; if it is NULL or "",
      * crun uses "[${role_name}${local_rank}]:" */
     const char *log_line_prefix_template;
+    bool is_log_json; /* true if teed lines are JSON objects on the console (--log-format) */
     char *const *duplicate_stdout_filters, *const *duplicate_stderr_filters; /* NULL-terminated */
 
     /* ---- ending ---- */
@@ -84,6 +85,7 @@ struct agent_job {
                                  * (--step-timeout); 0 if there is no limit */
     enum agent_summary summary; /* --summary */
     const char *event_log;      /* path of the event log (--event-log), or NULL */
+    const char *status_addr;    /* HOST:PORT or unix:PATH (--status-addr), or NULL */
     /* longest time in ms for which no worker of the node writes output or uses the processor
      * (--hang-timeout); 0 if there is no limit */
     int64_t hang_timeout_ms;

@@ -3,8 +3,10 @@
 #include "agent/case_file.h"
 
 #include "agent/report/report.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/private_file.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +20,7 @@
 
 int case_file_init(struct case_file *c, const struct agent_job *job, const char *host,
                    const struct log_dir *logs) {
-    *c = (struct case_file){.job = job, .host = host, .logs = logs};
+    *c = (struct case_file){.job = job, .host = host, .logs = logs, .group_rank = -1};
     c->workers = calloc(job->rendezvous.local_world_size, sizeof(*c->workers));
     return c->workers != NULL ? 0 : -ENOMEM;
 }
@@ -26,15 +28,21 @@ int case_file_init(struct case_file *c, const struct agent_job *job, const char 
 void case_file_done(struct case_file *c) {
     free(c->workers);
     cr_buffer_done(&c->inspection);
+    failures_clear(&c->failures);
     *c = (struct case_file){0};
 }
 
 void case_file_begin_round(struct case_file *c, const struct rendezvous_round *round) {
+    c->round = round->round;
+    c->group_rank = round->group_rank;
+    c->began_ns = cr_monotonic_ns();
+    failures_clear(&c->failures);
     c->first_rank = round->first_rank;
     c->restarts = round->restart_count;
     c->max_restarts = round->max_restarts;
     c->oom_kills = oom_kill_count();
     c->broken[0] = '\0';
+    c->behind[0] = '\0';
     cr_buffer_clear(&c->inspection);
 }
 
@@ -47,19 +55,34 @@ void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct w
     c->workers[local_rank].how = *how;
 }
 
+/* Notes when a round was found to be broken, of what, and which rank is to blame. */
+static void note_broken(struct case_file *c, const char *kind, uint32_t rank, int64_t pid) {
+    c->broken_kind = kind;
+    c->broken_rank = rank;
+    c->broken_pid = pid;
+    c->broken_ns = cr_wall_ns();
+}
+
 void case_file_add_broken(struct case_file *c, uint32_t local_rank) {
+    note_broken(c, "gave up", c->first_rank + local_rank, 0);
     (void) snprintf(c->broken, sizeof(c->broken),
                     "rank %u (local rank %u) on %s gave up its process groups and called "
                     "crunrt_rejoin(), though no worker had failed; its own messages say why",
                     c->first_rank + local_rank, local_rank, c->host);
 }
 
+void case_file_add_behind(struct case_file *c, const char *what) {
+    (void) snprintf(c->behind, sizeof(c->behind), "%s", what);
+}
+
 void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_row *rows,
                         size_t count) {
     struct cr_buffer line = {0};
+    int rc = inspect_write_line(&line, rows, count); /* sorts the rows: the odd one comes first */
+    note_broken(c, "hang", count > 0 ? (uint32_t) rows[0].rank : c->first_rank,
+                count > 0 ? rows[0].pid : 0);
     cr_buffer_clear(&c->inspection);
-    if (inspect_write_line(&line, rows, count) < 0 ||
-        inspect_write_report(&c->inspection, rows, count, "  ") < 0) {
+    if (rc < 0 || inspect_write_report(&c->inspection, rows, count, "  ") < 0) {
         cr_buffer_clear(&c->inspection);
     }
     /* the first line of the report is the line */
@@ -83,6 +106,7 @@ struct gathered {
     struct verdict verdict;
     struct verdict_worker *workers;
     struct evidence *evidence;
+    struct kernel_log *kernel; /* NULL if the kernel's log was not read */
 };
 
 /* Returns whether the verdict must list the worker. A worker that crun stopped is listed as a
@@ -105,6 +129,13 @@ static int folder_error(const struct log_dir *logs) {
     struct statvfs fs;
     if (logs->path[0] == '\0' || statvfs(logs->path, &fs) < 0) return 0;
     return fs.f_blocks > 0 && fs.f_bavail == 0 ? ENOSPC : 0;
+}
+
+static void add_kernel_line(const struct kernel_log *kernel, struct verdict_worker *v) {
+    const struct kernel_log_line *line = kernel != NULL ? kernel_log_of(kernel, v->pid) : NULL;
+    if (line == NULL) return;
+    v->kernel_line = line->text;
+    v->oom_killed = line->kind == KERNEL_LOG_OOM;
 }
 
 static void describe(const struct case_file *c, uint32_t local_rank, struct verdict_worker *v,
@@ -140,17 +171,21 @@ static uint64_t oom_kills_since(uint64_t before) {
     return now > before ? now - before : 0;
 }
 
-/* Gathers the evidence. If memory is short, *g has no worker, as if all workers had ended well. */
-static void gather(const struct case_file *c, struct gathered *g) {
+/* Gathers the evidence; with_kernel: also from the kernel's log, which takes some milliseconds. If
+ * memory is short, *g has no worker, as if all workers had ended well. */
+static void gather(const struct case_file *c, bool with_kernel, struct gathered *g) {
     uint32_t workers = c->job->rendezvous.local_world_size, count = 0;
     for (uint32_t i = 0; i < workers; i++) count += did_not_end_well(&c->workers[i]) ? 1 : 0;
     *g = (struct gathered){.workers = calloc(count, sizeof(*g->workers)),
-                           .evidence = calloc(count, sizeof(*g->evidence))};
+                           .evidence = calloc(count, sizeof(*g->evidence)),
+                           .kernel = with_kernel ? calloc(1, sizeof(*g->kernel)) : NULL};
+    if (g->kernel != NULL) kernel_log_read(g->kernel, c->began_ns);
     if (g->workers == NULL || g->evidence == NULL) count = 0;
     size_t n = 0;
     for (uint32_t i = 0; n < count; i++) {
         if (!did_not_end_well(&c->workers[i])) continue;
         describe(c, i, &g->workers[n], &g->evidence[n]);
+        add_kernel_line(g->kernel, &g->workers[n]);
         n++;
     }
     g->verdict = (struct verdict){.title = c->job->title,
@@ -159,6 +194,7 @@ static void gather(const struct case_file *c, struct gathered *g) {
                                   .count = n,
                                   .restarts = c->restarts,
                                   .max_restarts = c->max_restarts,
+                                  .behind = c->behind,
                                   .oom_kills = oom_kills_since(c->oom_kills)};
 }
 
@@ -169,10 +205,171 @@ static void gathered_done(struct gathered *g) {
     }
     free(g->workers);
     free(g->evidence);
+    free(g->kernel);
 }
 
 static const struct verdict_worker *first_failure(const struct gathered *g) {
     return &g->workers[verdict_first(g->workers, g->verdict.count)];
+}
+
+/* ---- failures, for verdict.json and for other nodes ---- */
+
+#define LAST_WORDS_MAX 1000 /* most bytes of last words in a failure */
+
+/* Texts to which a failure points. Zero-initialise; free with texts_done(). */
+struct texts {
+    struct cr_buffer what, message, last_words;
+};
+
+static void texts_done(struct texts *t) {
+    cr_buffer_done(&t->what);
+    cr_buffer_done(&t->message);
+    cr_buffer_done(&t->last_words);
+}
+
+static const char *string_of(const struct cr_buffer *b) { return b->data != NULL ? b->data : ""; }
+
+/* Returns the last lines of a text that have at most LAST_WORDS_MAX bytes. */
+static const char *last_part(const struct cr_buffer *b) {
+    if (b->len <= LAST_WORDS_MAX) return string_of(b);
+    const char *from = b->data + (b->len - LAST_WORDS_MAX), *line = strchr(from, '\n');
+    return line != NULL ? line + 1 : from;
+}
+
+static int write_texts(const struct verdict *v, const struct verdict_worker *w, struct texts *t) {
+    int rc = verdict_line(&t->what, v, w);
+    if (rc == 0 && w->error.message != NULL) {
+        rc = cr_text_append(&t->message, w->error.message, strcspn(w->error.message, "\n"), "");
+    }
+    if (rc == 0 && w->last_words != NULL) {
+        rc = last_lines_append(&t->last_words, w->last_words, w->last_words_len, "");
+    }
+    if (rc == 0) rc = cr_buffer_append(&t->what, "", 1);
+    if (rc == 0) rc = cr_buffer_append(&t->message, "", 1);
+    return rc == 0 ? cr_buffer_append(&t->last_words, "", 1) : rc;
+}
+
+/* Returns the part of a line of verdict_line() that names the cause. */
+static const char *cause_of(const char *line) {
+    const char *cause = strstr(line, ": ");
+    return cause != NULL ? cause + 2 : line;
+}
+
+static int make_failure(const struct case_file *c, const struct verdict *v,
+                        const struct verdict_worker *w, struct texts *t,
+                        struct rendezvous_failure *out) {
+    bool is_oom = w->oom_killed || v->oom_kills > 0;
+    int rc = write_texts(v, w, t);
+    *out = (struct rendezvous_failure){
+        .round = c->round, .rank = w->rank, .local_rank = w->local_rank, .pid = w->pid,
+        .exit_code = w->exit_code, .died_ns = w->died_ns, .offset_error_ns = -1, .host = c->host,
+        .kind = failure_kind(w, is_oom), .what = cause_of(string_of(&t->what)),
+        .message = string_of(&t->message), .last_words = last_part(&t->last_words),
+        .kernel = w->kernel_line != NULL ? w->kernel_line : "",
+        .log_folder = w->log_folder != NULL ? w->log_folder : ""};
+    return rc;
+}
+
+/* Returns the failure of a round that is broken although no worker has ended. */
+static struct rendezvous_failure make_broken(const struct case_file *c) {
+    return (struct rendezvous_failure){
+        .round = c->round, .rank = c->broken_rank, .local_rank = c->broken_rank - c->first_rank,
+        .pid = c->broken_pid, .died_ns = c->broken_ns, .offset_error_ns = -1, .host = c->host,
+        .kind = c->broken_kind, .what = c->broken, .message = "",
+        .last_words = "", .kernel = "", .log_folder = c->logs->path};
+}
+
+void case_file_pass_first(const struct case_file *c,
+                          void (*take)(void *arg, const struct rendezvous_failure *failure),
+                          void *arg) {
+    struct gathered g;
+    struct texts t = {0};
+    struct rendezvous_failure failure;
+    if (c->broken[0] != '\0') {
+        failure = make_broken(c);
+        take(arg, &failure);
+        return;
+    }
+    gather(c, false, &g); /* the other nodes must not wait for the kernel's log */
+    if (g.verdict.count > 0 &&
+        make_failure(c, &g.verdict, first_failure(&g), &t, &failure) == 0) {
+        take(arg, &failure);
+    }
+    texts_done(&t);
+    gathered_done(&g);
+}
+
+void case_file_add_failure(struct case_file *c, const struct rendezvous_failure *failure) {
+    if (failure->round == c->round) (void) failures_add(&c->failures, failure);
+}
+
+/* Returns whether a worker belongs among the failures. A victim does only if the verdict says that
+ * it failed before the others, and a worker of this node has failed by itself. */
+static bool counts_as_failure(const struct case_file *c, const struct gathered *g,
+                              const struct verdict_worker *w) {
+    if (!verdict_is_victim(w)) return true;
+    if (c->broken[0] != '\0' || w != first_failure(g)) return false;
+    for (size_t i = 0; i < g->verdict.count; i++) {
+        if (!verdict_is_victim(&g->workers[i])) return true;
+    }
+    return false;
+}
+
+/* Adds the failures of this node's workers to those that are known. */
+static int add_failures(struct case_file *c, const struct gathered *g) {
+    int rc = 0;
+    if (c->broken[0] != '\0') {
+        const struct rendezvous_failure broken = make_broken(c);
+        rc = failures_add(&c->failures, &broken);
+    }
+    for (size_t i = 0; rc == 0 && i < g->verdict.count; i++) {
+        const struct verdict_worker *w = &g->workers[i];
+        struct rendezvous_failure failure;
+        struct texts t = {0};
+        if (!counts_as_failure(c, g, w)) continue;
+        rc = make_failure(c, &g->verdict, w, &t, &failure);
+        if (rc == 0) rc = failures_add(&c->failures, &failure);
+        texts_done(&t);
+    }
+    return rc;
+}
+
+void case_file_add_own_failures(struct case_file *c) {
+    struct gathered g;
+    gather(c, true, &g);
+    if (add_failures(c, &g) < 0) cr_warn("cannot note the failures of workers: no memory left");
+    gathered_done(&g);
+}
+
+static bool find_verdict(const struct case_file *c, char out[LOG_PATH_MAX]) {
+    if (c->logs->path[0] == '\0') return false;
+    return snprintf(out, LOG_PATH_MAX, "%s/" VERDICT_JSON_NAME, c->logs->path) < LOG_PATH_MAX;
+}
+
+void case_file_write_verdict(struct case_file *c, const char *outcome, const char *reason) {
+    struct gathered g;
+    char path[LOG_PATH_MAX];
+    static const struct kernel_log unread;
+    if (!find_verdict(c, path)) return;
+    gather(c, true, &g);
+    const struct verdict_json v = {
+        .job = c->job->rendezvous.run_id, .title = c->job->title, .host = c->host,
+        .outcome = outcome, .reason = reason, .group_rank = c->group_rank,
+        .round = c->group_rank < 0 ? -1 : (int64_t) c->round, .restarts = c->restarts,
+        .max_restarts = c->max_restarts, .failures = &c->failures, .workers = g.workers,
+        .worker_count = g.verdict.count, .inspection = string_of(&c->inspection),
+        .kernel = g.kernel != NULL ? g.kernel : &unread, .now_ns = cr_wall_ns()};
+    int rc = verdict_json_write(&v, path);
+    if (rc < 0) {
+        cr_log(c->failures.count > 0 ? CR_LOG_WARN : CR_LOG_INFO, "cannot write '%s': %s", path,
+               strerror(-rc));
+    }
+    gathered_done(&g);
+}
+
+void case_file_remove_verdict(const struct case_file *c) {
+    char path[LOG_PATH_MAX];
+    if (find_verdict(c, path)) (void) unlink(path);
 }
 
 /* ---- writing the report ---- */
@@ -213,10 +410,23 @@ static void list_failures(const struct case_file *c, const struct gathered *g) {
                         strerror(-rc));
 }
 
+/* Appends what is known of the first failure, which was on another node. */
+static int write_words_of_another(const struct case_file *c, struct cr_buffer *out) {
+    const struct rendezvous_failure *f = c->failures.list;
+    if (c->failures.count == 0) return 0;
+    int rc = f->message[0] != '\0' ? cr_buffer_printf(out, "  message: %s\n", f->message) : 0;
+    if (rc == 0 && f->kernel[0] != '\0') rc = cr_buffer_printf(out, "  kernel: %s\n", f->kernel);
+    if (rc == 0 && f->last_words[0] != '\0') {
+        rc = cr_buffer_printf(out, "  its last lines:\n");
+        if (rc == 0) rc = last_lines_append(out, f->last_words, strlen(f->last_words), "    | ");
+    }
+    return rc;
+}
+
 const char *case_file_write_report(const struct case_file *c, uint32_t failures,
                                    const struct cr_error *reason, struct cr_buffer *out) {
     struct gathered g;
-    gather(c, &g);
+    gather(c, true, &g);
     int rc = 0;
     if (c->broken[0] != '\0') {
         rc = cr_buffer_printf(out, "crun: %s\n", c->broken);
@@ -231,6 +441,7 @@ const char *case_file_write_report(const struct case_file *c, uint32_t failures,
         rc = cr_buffer_printf(out, "crun: the job failed%s: %s\n",
                               failures > 0 ? "" : " on another node",
                               reason->text[0] != '\0' ? reason->text : "no reason was given");
+        if (rc == 0 && failures == 0) rc = write_words_of_another(c, out);
     }
     if (rc == 0) rc = cr_buffer_append(out, "", 1);
     gathered_done(&g);
@@ -239,7 +450,7 @@ const char *case_file_write_report(const struct case_file *c, uint32_t failures,
 
 static void write_line(const struct case_file *c, bool with_last_line, struct cr_buffer *out) {
     struct gathered g;
-    gather(c, &g);
+    gather(c, false, &g);
     int rc = -ENOMEM;
     if (c->broken[0] != '\0') {
         rc = cr_buffer_printf(out, "%s", c->broken);

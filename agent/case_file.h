@@ -7,6 +7,7 @@
 #include "agent/agent_job.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
+#include "agent/report/report.h"
 #include "base/buffer.h"
 #include "inspect/inspect.h"
 
@@ -36,11 +37,21 @@ struct case_file {
     struct case_worker *workers; /* [number of workers], by local rank */
     /* first_rank, restart_count and max_restarts of the current round */
     uint32_t first_rank, restarts, max_restarts;
+    uint64_t round;
+    int64_t group_rank;            /* -1 before the first round */
+    int64_t began_ns;              /* beginning of the round, monotonic clock */
+    struct failures failures;      /* what all nodes have reported in this round */
     uint64_t oom_kills;            /* out-of-memory kills that the memory cgroup had counted when
                                     * the round began */
+    /* result of the round's last inquiry: which rank others wait for; "" if there was none */
+    char behind[512];
     /* why the round could not go on although no worker had failed: a worker parked without a
      * reason, or the workers hung; "" if it is not so */
     char broken[768];
+    const char *broken_kind;       /* "hang" or "gave up"; valid if `broken` is not "" */
+    uint32_t broken_rank;          /* the rank that `broken` names */
+    int64_t broken_pid, broken_ns; /* its process, 0 if unknown; and when it was found, wall clock
+                                    * in ns since 1970 */
     struct cr_buffer inspection; /* where the workers hung, as lines of text; empty if they did
                                   * not */
 };
@@ -61,6 +72,8 @@ void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct w
 /* Records that this worker called crunrt_rejoin() although no worker had failed. */
 void case_file_add_broken(struct case_file *c, uint32_t local_rank);
 
+/* Records the result of an inquiry (rendezvous/rendezvous.h). */
+void case_file_add_behind(struct case_file *c, const char *what);
 /* Records that all workers of this node were quiet for quiet_ms, and where they are. The rows are
  * sorted. */
 void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_row *rows,
@@ -74,6 +87,21 @@ void case_file_write_line(const struct case_file *c, struct cr_buffer *out);
  * a NUL. The agent logs this text at once, while other workers still run. Appends nothing if no
  * worker failed or memory is short. */
 void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
+
+/* Calls `take` with the first failure on this node, to be sent to the other nodes. Does not call it
+ * if no worker failed or memory is short. */
+void case_file_pass_first(const struct case_file *c,
+                          void (*take)(void *arg, const struct rendezvous_failure *failure),
+                          void *arg);
+/* Records a failure that a node has reported; a failure of another round is ignored. */
+void case_file_add_failure(struct case_file *c, const struct rendezvous_failure *failure);
+/* Adds the failures of this node's workers to c->failures. Call this when the round is over. */
+void case_file_add_own_failures(struct case_file *c);
+/* Writes verdict.json into the job's log folder, if there is one. `outcome` is a word of
+ * docs/verdict.md, `reason` one line or NULL. */
+void case_file_write_verdict(struct case_file *c, const char *outcome, const char *reason);
+/* Removes verdict.json, which an earlier round may have left. */
+void case_file_remove_verdict(const struct case_file *c);
 
 /* Writes the failure report to `out` and returns it as a string, which is valid until `out`
  * changes. If the report has a verdict, also copies the error file of the worker that failed first

@@ -1,1 +1,1 @@
-agent_SRCS := $(wildcard agent/*.c agent/*/*.c) contract/packet.c
+agent_SRCS := $(wildcard agent/*.c agent/*/*.c) contract/packet.c contract/progress.c

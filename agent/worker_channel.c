@@ -56,6 +56,9 @@ struct slot {
     struct channel *channel;
     /* value of stopped_for in the page when the worker's last channel was closed */
     uint64_t stopped_for;
+    /* the groups that the page showed when the worker's last channel was closed */
+    struct progress groups[CHANNEL_GROUPS_MAX];
+    size_t group_count;
     /* the worker's steps when its last channel was closed in this round */
     struct worker_steps steps;
 };
@@ -97,6 +100,13 @@ static void on_channel_closed(uv_handle_t *handle) {
     free_if_closed(l);
 }
 
+static size_t read_groups(const struct channel_page *page, struct progress *out) {
+    size_t count = 0;
+    for (size_t i = 0; i < CHANNEL_GROUPS_MAX; i++)
+        count += progress_read(&page->groups[i], &out[count]) ? 1 : 0;
+    return count;
+}
+
 /* Closes a channel. Another channel can be opened for its local rank at once. The memory of the
  * closed channel is freed when the loop has closed its handle. */
 static void cut_off(struct channel *k) {
@@ -107,6 +117,7 @@ static void cut_off(struct channel *k) {
     } else {
         struct slot *slot = &l->slots[k->local_rank];
         if (k->page != NULL) slot->stopped_for = atomic_load(&k->page->stopped_for);
+        if (k->page != NULL) slot->group_count = read_groups(k->page, slot->groups);
         if (k->page != NULL) worker_page_read_steps(k->page, &slot->steps);
         slot->channel = NULL;
     }
@@ -270,11 +281,37 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
     arm_limit(l);
 }
 
+/* Returns the descriptor of an anonymous file with this text, or -1. */
+static int make_file(const char *text) {
+    size_t len = strlen(text), done = 0;
+    int fd = memfd_create("crun-snapshot", MFD_CLOEXEC);
+    while (fd >= 0 && done < len) {
+        ssize_t n = write(fd, text + done, len - done);
+        if (n <= 0) cr_close_fd(&fd);
+        else done += (size_t) n;
+    }
+    return fd;
+}
+
+/* Answers LOOK with the snapshot, and closes the connection. */
+static void show(struct channel *k, const struct channel_packet *look) {
+    struct worker_channels *l = k->owner;
+    struct channel_packet shown = {.type = CHANNEL_SHOWN};
+    enum channel_order order =
+        look->id <= CHANNEL_ORDER_NOTICE ? (enum channel_order) look->id : CHANNEL_ORDER_NONE;
+    CR_AUTO_FREE char *text = NULL;
+    if (l->events.on_look != NULL) text = l->events.on_look(l->arg, order, look->change.left_ms);
+    CR_AUTO_FD int fd = text != NULL ? make_file(text) : -1;
+    if (fd >= 0) (void) send_packet(k, &shown, fd);
+    cut_off(k);
+}
+
 static void take_packet(struct channel *k, const struct channel_packet *p) {
     struct worker_channels *l = k->owner;
     uint32_t rank = k->local_rank;
     if (rank == NO_RANK) {
         if (p->type == CHANNEL_HELLO) take_hello(k, p);
+        else if (p->type == CHANNEL_LOOK) show(k, p);
         else refuse(k, "it did not begin with HELLO");
         return;
     }
@@ -410,6 +447,7 @@ int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
     struct slot *s = &l->slots[local_rank];
     if (s->channel != NULL) cut_off(s->channel);
     s->stopped_for = 0;
+    s->group_count = 0;
     s->steps = (struct worker_steps){0};
     int rc = token_draw(s->token, 16);
     if (rc < 0) return rc;
@@ -423,6 +461,14 @@ void worker_channels_read_page(const struct worker_channels *l, uint32_t local_r
     const struct slot *s = &l->slots[local_rank];
     *out = (struct worker_progress){.stopped_for = s->stopped_for};
     if (s->channel != NULL) worker_page_read(s->channel->page, out);
+}
+
+size_t worker_channels_read_groups(const struct worker_channels *l, uint32_t local_rank,
+                                   struct progress *out) {
+    const struct slot *s = &l->slots[local_rank];
+    if (s->channel != NULL) return read_groups(s->channel->page, out);
+    memcpy(out, s->groups, s->group_count * sizeof(*out));
+    return s->group_count;
 }
 
 void worker_channels_read_steps(const struct worker_channels *l, uint32_t local_rank,
@@ -454,6 +500,7 @@ int worker_channels_ask_dump(struct worker_channels *l, uint32_t local_rank, uin
 void worker_channels_begin_round(struct worker_channels *l, uint32_t local_rank) {
     struct channel *k = l->slots[local_rank].channel;
     l->slots[local_rank].stopped_for = 0;
+    l->slots[local_rank].group_count = 0;
     l->slots[local_rank].steps = (struct worker_steps){0};
     if (k == NULL) return;
     worker_page_begin_round(k->page);

@@ -11,6 +11,7 @@
 #include "agent/node/node.h"
 #include "base/error.h"
 #include "contract/channel.h"
+#include "contract/progress.h"
 
 #include <uv.h>
 
@@ -29,6 +30,10 @@ struct worker_channel_events {
      * steps that the worker has made. This runs once per hang; for it to run again, the worker must
      * make another step and hang again. */
     void (*on_hung)(void *arg, uint32_t local_rank, uint64_t step, int64_t ms);
+    /* Runs when crun-agent top requests the snapshot, or gives an order, which is carried out
+     * first. left_ms is the time of the order NOTICE. Returns the snapshot as malloc'ed JSON text,
+     * or NULL if memory is short. */
+    char *(*on_look)(void *arg, enum channel_order order, int64_t left_ms);
 };
 
 /* Opens the listening socket. limit_ms is the step timeout of workers that set none themselves; 0
@@ -50,6 +55,13 @@ int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
  * whether the worker ended because of a change. */
 void worker_channels_read_page(const struct worker_channels *l, uint32_t local_rank,
                                struct worker_progress *out);
+
+/* Reads what a worker is in, in each of its process groups, and stores it in out[], which has room
+ * for CHANNEL_GROUPS_MAX groups. After the channel is closed, this is what the worker was in when
+ * it was closed, until the worker is started again or gets a new round. Returns the number of
+ * groups. */
+size_t worker_channels_read_groups(const struct worker_channels *l, uint32_t local_rank,
+                                   struct progress *out);
 
 /* Reads the worker's steps in this round from its page. After the worker's channel is closed, this
  * gives the steps at the time of closing. */

@@ -25,7 +25,10 @@ static int append_character(struct cr_buffer *out, const char *p, size_t len) {
 }
 
 int cr_json_string_append(struct cr_buffer *out, const char *text) {
-    size_t left = strnlen(text, CR_ERROR_JSON_TEXT_MAX);
+    return cr_json_bytes_append(out, text, strnlen(text, CR_ERROR_JSON_TEXT_MAX));
+}
+
+int cr_json_bytes_append(struct cr_buffer *out, const char *text, size_t left) {
     int rc = cr_buffer_append(out, "\"", 1);
     while (rc == 0 && left > 0) {
         size_t len = cr_utf8_len(text, left);

@@ -2,6 +2,7 @@
  * memory, so that logging does not wait for stderr), and the formatting of a line. */
 #include "base/log.h"
 
+#include "base/error_json.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@ static struct {
     const char *program;
     enum cr_log_level minimum;
     char host[HOST_MAX_BYTES]; /* this host's name up to the first dot */
+    bool is_json;              /* true if lines are JSON objects */
     bool is_journal;           /* true if stderr is connected to systemd's journal */
 } settings = {.program = "crun", .minimum = CR_LOG_WARN};
 
@@ -64,6 +66,8 @@ void cr_log_setup(const char *program, enum cr_log_level minimum) {
     if (gethostname(settings.host, sizeof(settings.host) - 1) < 0) settings.host[0] = '\0';
     settings.host[strcspn(settings.host, ".")] = '\0';
 }
+
+void cr_log_use_json(void) { settings.is_json = true; }
 
 enum cr_log_level cr_log_parse_level(const char *text, enum cr_log_level fallback) {
     if (text == NULL) return fallback;
@@ -146,14 +150,35 @@ static size_t write_head(enum cr_log_level level, char out[HEAD_MAX_BYTES]) {
     return (size_t) n;
 }
 
+/* Appends a line as a JSON object, with its newline. Returns 0 or -ENOMEM. */
+static int append_json(struct cr_buffer *out, enum cr_log_level level, const char *text,
+                       size_t len) {
+    struct timespec now;
+    struct tm utc;
+    char time[32];
+    (void) clock_gettime(CLOCK_REALTIME, &now);
+    (void) gmtime_r(&now.tv_sec, &utc);
+    (void) strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &utc);
+    int rc = cr_buffer_printf(out, "{\"time\":\"%s.%03ldZ\",\"host\":", time,
+                              now.tv_nsec / 1000000);
+    if (rc == 0) rc = cr_json_string_append(out, settings.host);
+    if (rc == 0) {
+        rc = cr_buffer_printf(out, ",\"program\":\"%.32s\",\"pid\":%d,\"level\":\"%s\",\"text\":",
+                              settings.program, (int) getpid(), level_names[level]);
+    }
+    if (rc == 0) rc = cr_json_bytes_append(out, text, len);
+    return rc < 0 ? rc : cr_buffer_append(out, "}\n", 2);
+}
+
 static int append_count_of_lost(void) {
     char line[HEAD_MAX_BYTES + 96];
     if (diversion.lost == 0) return 0;
-    size_t n = write_head(CR_LOG_WARN, line);
+    size_t n = settings.is_json ? 0 : write_head(CR_LOG_WARN, line);
     n += (size_t) snprintf(line + n, sizeof(line) - n,
-                           "%" PRIu64 " lines are missing here: stderr was full\n",
-                           diversion.lost);
-    int rc = append(line, n);
+                           "%" PRIu64 " lines are missing here: stderr was full%s",
+                           diversion.lost, settings.is_json ? "" : "\n");
+    int rc = settings.is_json ? append_json(&diversion.kept, CR_LOG_WARN, line, n)
+                              : append(line, n);
     if (rc == 0) diversion.lost = 0;
     return rc;
 }
@@ -209,7 +234,7 @@ void cr_log_flush(void) {
     (void) pthread_mutex_unlock(&diversion.lock);
 }
 
-void cr_log_text(const char *text, size_t len) {
+static void log_bytes(const char *text, size_t len) {
     if (is_draining) return;
     if (!atomic_load(&is_diverted)) {
         write_all(text, len);
@@ -222,7 +247,23 @@ void cr_log_text(const char *text, size_t len) {
     (void) pthread_mutex_unlock(&diversion.lock);
 }
 
-/* ---- cr_log(): formatting and writing a line ---- */
+/* ---- formatting and writing a line ---- */
+
+static void log_json(enum cr_log_level level, const char *text, size_t len) {
+    struct cr_buffer line = {0};
+    if (append_json(&line, level, text, len) == 0) log_bytes(line.data, line.len);
+    cr_buffer_done(&line);
+}
+
+void cr_log_text(const char *text, size_t len) {
+    bool is_object = len > 0 && text[0] == '{';
+    if (!settings.is_json || is_object) {
+        log_bytes(text, len);
+        return;
+    }
+    if (len > 0 && text[len - 1] == '\n') len--;
+    log_json(CR_LOG_ERROR, text, len);
+}
 
 void cr_log(enum cr_log_level level, const char *fmt, ...) {
     if (!cr_log_enabled(level) || level >= CR_LOG_OFF) return;
@@ -231,9 +272,13 @@ void cr_log(enum cr_log_level level, const char *fmt, ...) {
     va_start(ap, fmt);
     (void) vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    if (settings.is_json) {
+        log_json(level, text, strlen(text));
+        return;
+    }
     char line[HEAD_MAX_BYTES + LINE_MAX_BYTES + 128];
     size_t n = write_head(level, line);
     n += cr_text_copy(line + n, sizeof(line) - n - 1, text, strlen(text));
     line[n++] = '\n';
-    cr_log_text(line, n);
+    log_bytes(line, n);
 }

@@ -29,6 +29,10 @@ enum cr_log_level { CR_LOG_DEBUG, CR_LOG_INFO, CR_LOG_WARN, CR_LOG_ERROR, CR_LOG
  * in main before other threads start. `program` must stay valid: only the pointer is stored. */
 void cr_log_setup(const char *program, enum cr_log_level minimum);
 
+/* From now on each line is a JSON object: "time" (UTC), "host", "program", "pid", "level" and
+ * "text". Call this in main before other threads start. */
+void cr_log_use_json(void);
+
 /* Parses the text of the environment variable LOGLEVEL as torchrun does: "debug", "info", "warning"
  * or "warn", "error" or "critical" in upper or lower case, or one of Python's numbers, 10 (debug)
  * to 50. Returns `fallback` for any other text and for NULL. */
@@ -39,7 +43,8 @@ int cr_log_enabled(enum cr_log_level level);
 void cr_log(enum cr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Writes one or more whole lines, such as JSON, to the same place as the log. The lines are written
- * as they are: without a level, and not escaped. */
+ * as they are: without a level, and not escaped. But after cr_log_use_json(), a text that is no
+ * JSON object becomes the "text" of one object with the level "error". */
 void cr_log_text(const char *text, size_t len);
 
 #define cr_debug(...)                                                                              \

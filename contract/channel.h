@@ -51,6 +51,9 @@ enum channel_type {
      * written. The worker sends this from a signal handler */
     CHANNEL_DUMPED = 4,
     CHANNEL_LIMIT = 5, /* the worker has changed limit_ms in its page */
+    /* sent by crun-agent top instead of HELLO: requests SHOWN. `id` is an enum channel_order, which
+     * the agent carries out before; the order NOTICE uses `change` */
+    CHANNEL_LOOK = 6,
     /* agent to worker */
     CHANNEL_WELCOME = 65, /* answers HELLO; carries the descriptor of the page (SCM_RIGHTS) */
     CHANNEL_CHANGE = 66,  /* change `id` is announced; uses `change`, and `text` for the reason */
@@ -59,6 +62,16 @@ enum channel_type {
     CHANNEL_ROUND = 69, /* answers REJOIN and starts the worker's next round; uses `place` */
     /* the agent refuses the worker and closes the connection; `text` has the reason */
     CHANNEL_REFUSED = 70,
+    /* answers LOOK, and ends the connection; carries the descriptor of a file that contains the
+     * snapshot (docs/status.md) as JSON */
+    CHANNEL_SHOWN = 71,
+};
+
+/* What a process of the same user that sends LOOK wants the agent to do. */
+enum channel_order {
+    CHANNEL_ORDER_NONE = 0,
+    CHANNEL_ORDER_DUMP = 1,   /* request flight records of all workers */
+    CHANNEL_ORDER_NOTICE = 2, /* leave the job within change.left_ms */
 };
 
 /* Why a change comes: join, leave, …; base/change_kind.h has the list. */
@@ -104,6 +117,22 @@ struct channel_packet {
     char text[CHANNEL_TEXT_MAX]; /* one line, NUL-terminated; may be empty */
 };
 
+#define CHANNEL_GROUPS_MAX     60 /* most process groups of a worker that its page shows */
+#define CHANNEL_GROUP_NAME_MAX 24 /* bytes of a group's name in the page, NUL included */
+
+/* What the worker is in, in one process group; contract/progress.h reads and writes it. */
+struct channel_group {
+    /* 1 plus the number of the group among the groups of the round; 0 = the entry is not in use.
+     * The worker writes it after `place`, `size` and `name`, which do not change while it is not 0.
+     */
+    _Atomic uint64_t number;
+    uint32_t place, size; /* the worker's rank in the group, and the group's number of ranks */
+    char name[CHANNEL_GROUP_NAME_MAX];
+    _Atomic uint64_t collective; /* progress_collective() */
+    _Atomic uint64_t message;    /* progress_message() */
+    _Atomic int64_t since_ns;    /* time of the last entry, in ns of the monotonic clock */
+};
+
 /* When a worker can be stopped for a change. */
 enum channel_answer {
     CHANNEL_AFTER_STEP = 0, /* the worker can be stopped after the agreed step */
@@ -140,6 +169,10 @@ struct channel_page {
     _Atomic uint32_t counts_from_start;
     /* time of the first step in this round, in ns of the monotonic clock; 0 if there was none */
     _Atomic int64_t first_step_ns;
+    /* the groups that the worker is in; if there are more, only the oldest are shown */
+    _Alignas(64) struct channel_group groups[CHANNEL_GROUPS_MAX];
 };
+
+_Static_assert(sizeof(struct channel_page) <= CHANNEL_PAGE_SIZE, "the page holds all fields");
 
 #endif

@@ -3,7 +3,8 @@
  *
  *   0  all workers ended well
  *   1  workers failed, a handled signal ended the job, this node left the job, or the system
- *      refused something (a port in use, no memory left)
+ *      refused something (a port in use, no memory left); --exit-codes=distinct tells these apart
+ *      (launcher/exit_status.h)
  *   2  the command line is wrong or the program cannot be run: nothing was started
  *
  * The agent also runs this program under the name INSPECTOR_NAME, which makes it the program of
@@ -20,6 +21,7 @@
 #include "base/text.h"
 #include "inspect/inspector.h"
 #include "launcher/devices.h"
+#include "launcher/exit_status.h"
 #include "launcher/hosts_options.h"
 #include "launcher/hosts_start.h"
 #include "launcher/job.h"
@@ -32,6 +34,7 @@
 #include "launcher/signals.h"
 #include "launcher/scheduler_start.h"
 #include "launcher/task_leader.h"
+#include "launcher/top.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -41,8 +44,6 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 struct launcher {
     uv_loop_t loop;
@@ -108,9 +109,9 @@ static int fail(int status, const char *text) {
     return status;
 }
 
-/* Reports *err and returns EXIT_FAILED. For -EMFILE (too many open files), first appends to the
+/* Reports *err and returns `status`. For -EMFILE (too many open files), first appends to the
  * text how to raise the limit, because the functions that open files do not say that. */
-static int fail_by(struct cr_error *err) {
+static int fail_with(int status, struct cr_error *err) {
     size_t n = strlen(err->text);
     struct rlimit files = {0};
     if (err->code == -EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -118,8 +119,10 @@ static int fail_by(struct cr_error *err) {
                         "; raise the limit of open files, which is %llu (ulimit -Hn)",
                         (unsigned long long) files.rlim_max);
     }
-    return fail(EXIT_FAILED, err->text);
+    return fail(status, err->text);
 }
+
+static int fail_by(struct cr_error *err) { return fail_with(EXIT_FAILED, err); }
 
 static void die_by(int signum) {
     sigset_t set;
@@ -130,26 +133,27 @@ static void die_by(int signum) {
     (void) raise(signum);
 }
 
-static int fail_by_signal(const struct agent_result *result) {
+static int fail_by_signal(int status, const struct agent_result *result) {
     char text[128];
     if (!result->workers_started) die_by(result->signal);
     (void) snprintf(text, sizeof(text), "SignalException: Process %d got signal: %d (SIG%s)",
                     (int) getpid(), result->signal, sigabbrev_np(result->signal));
-    return fail(EXIT_FAILED, text);
+    return fail(status, text);
 }
 
-static int conclude(struct agent_result *result) {
+static int conclude(struct agent_result *result, bool distinct) {
+    int status = exit_status_of(result, distinct);
     if (result->summary != NULL) cr_log_text(result->summary, strlen(result->summary));
     switch (result->outcome) {
-    case AGENT_SUCCEEDED: return EXIT_OK;
+    case AGENT_SUCCEEDED: return status;
     case AGENT_FAILED:
         if (result->report != NULL) cr_log_text(result->report, strlen(result->report));
-        return EXIT_FAILED;
-    case AGENT_SIGNALED: return fail_by_signal(result);
+        return status;
+    case AGENT_SIGNALED: return fail_by_signal(status, result);
     case AGENT_LEFT:
-    case AGENT_ERROR: return fail_by(&result->error);
+    case AGENT_ERROR: return fail_with(status, &result->error);
     }
-    return EXIT_FAILED;
+    return status;
 }
 
 /* ---- running the job ---- */
@@ -253,7 +257,7 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
         (void) uv_run(&l->loop, UV_RUN_DEFAULT);
         cr_log_flush();
         if (rc == -EADDRINUSE) add_port_remedy(&err, options);
-        return fail_by(&err);
+        return fail_with(exit_status_of_start(rc, job->distinct_exit_codes), &err);
     }
     for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
     (void) uv_run(&l->loop, UV_RUN_DEFAULT);
@@ -261,7 +265,7 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
      * ended it by a further signal because nothing reads stderr. */
     if (l->result.gives_up_console) cr_log_never_wait();
     else cr_log_flush();
-    int status = conclude(&l->result);
+    int status = conclude(&l->result, job->distinct_exit_codes);
     cr_log_drain();
     agent_free(l->agent);
     return status;
@@ -366,6 +370,7 @@ static int launch(const struct options *options, const struct scheduler_facts *f
     int rc = job_build(options, &real_world, &job, &err);
     if (rc == 0) rc = find_program(options, &program, &err);
     if (rc == 0) rc = nesting_check("/proc", options->program, &err);
+    if (job.agent.is_log_json) cr_log_use_json();
     if (rc == 0) rc = prepare_mpi(options, &job, &program, &err);
     job.agent.argv = program.argv;
     job.agent.title = program.title;
@@ -470,6 +475,10 @@ int main(int argc, char **argv) {
     cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     char **words = calloc((size_t) argc + 1, sizeof(*words)); /* options_parse() reorders argv */
     if (words == NULL) return fail(EXIT_FAILED, "no memory left");
+    if (top_is_meant(program_invocation_short_name, argv)) {
+        (void) top_execute(argv, &err);
+        return fail_by(&err);
+    }
     memcpy(words, argv, (size_t) argc * sizeof(*words));
     int status;
     if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {

@@ -122,6 +122,7 @@ static const struct simple_value {
     {OPTION_STEP_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.step_timeout_ms), NULL},
     {OPTION_HANG_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.hang_timeout_ms), NULL},
     {OPTION_LEFTOVERS, WORD, NOWHERE, "detached end keep"},
+    {OPTION_EXIT_CODES, WORD, NOWHERE, "torchrun distinct"},
     {OPTION_START_METHOD, WORD, NOWHERE, "spawn fork forkserver"},
     {OPTION_RDZV_BACKEND, WORD, NOWHERE, "c10d static etcd-v2 etcd"},
     {OPTION_EVENT_LOG_HANDLER, WORD, NOWHERE, "null console"},
@@ -463,6 +464,18 @@ static int build_rdzv_conf(struct builder *b) {
     return 0;
 }
 
+static int build_listening(struct builder *b) {
+    struct rendezvous_options *r = &b->job->agent.rendezvous;
+    const char *ports = text_of(b, OPTION_PORT_RANGE), *allow = text_of(b, OPTION_STORE_ALLOW);
+    if (ports != NULL && ports[0] != '\0') {
+        int rc = cr_port_range_parse(ports, &r->ports, b->err);
+        if (rc < 0) return name_option(b, OPTION_PORT_RANGE, rc);
+    }
+    if (allow == NULL || allow[0] == '\0') return 0;
+    return name_option(b, OPTION_STORE_ALLOW,
+                       rendezvous_store_guard_parse(allow, &r->store_guard, b->err));
+}
+
 static int build_node(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t rank = 0;
@@ -484,9 +497,7 @@ static int build_node(struct builder *b) {
     }
     r->local_addr = text_of(b, OPTION_LOCAL_ADDR);
     if (r->local_addr != NULL && r->local_addr[0] == '\0') r->local_addr = NULL;
-    const char *ports = text_of(b, OPTION_PORT_RANGE);
-    if (ports == NULL || ports[0] == '\0') return 0;
-    return name_option(b, OPTION_PORT_RANGE, cr_port_range_parse(ports, &r->ports, b->err));
+    return build_listening(b);
 }
 
 static int build_rendezvous(struct builder *b) {
@@ -562,8 +573,8 @@ static int build_timer_file(struct builder *b) {
     return 0;
 }
 
-/* Reads --event-log and --summary. In torchrun, --event-log is short for --event-log-handler, so
- * the names of its two handlers are not taken for files here. */
+/* Reads --event-log, --summary, --log-format and --status-addr. In torchrun, --event-log is short
+ * for --event-log-handler, so the names of its two handlers are not taken for files here. */
 static int build_history(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     static const char *const words[] = {"auto", "always", "never"};
@@ -571,6 +582,14 @@ static int build_history(struct builder *b) {
     bool is_handler = file != NULL && (strcmp(file, "console") == 0 || strcmp(file, "null") == 0);
     if (is_handler) a->console_events = file[0] == 'c';
     else if (file != NULL && file[0] != '\0') a->event_log = file;
+    const char *format = text_of(b, OPTION_LOG_FORMAT);
+    a->is_log_json = strcmp(format, "json") == 0;
+    if (!a->is_log_json && strcmp(format, "text") != 0) {
+        int wrong = cr_fail(b->err, -EINVAL, "'%.200s' is neither text nor json", format);
+        return name_option(b, OPTION_LOG_FORMAT, wrong);
+    }
+    a->status_addr = text_of(b, OPTION_STATUS_ADDR);
+    if (a->status_addr != NULL && a->status_addr[0] == '\0') a->status_addr = NULL;
     for (unsigned i = 0; i < CR_ARRAY_LEN(words); i++) {
         if (strcmp(summary, words[i]) != 0) continue;
         a->summary = (enum agent_summary) i;
@@ -668,6 +687,7 @@ static int build_ending(struct builder *b) {
     a->rendezvous.max_restarts = a->max_restarts;
     a->stop_timeout_ms = STOP_MS;
     const char *leftovers = text_of(b, OPTION_LEFTOVERS);
+    b->job->distinct_exit_codes = strcmp(text_of(b, OPTION_EXIT_CODES), "distinct") == 0;
     if (strcmp(leftovers, "end") == 0) a->leftovers = AGENT_LEFTOVERS_END;
     if (strcmp(leftovers, "keep") == 0) a->leftovers = AGENT_LEFTOVERS_KEEP;
     int rc = build_shutdown_timeout(b);

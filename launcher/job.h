@@ -31,6 +31,7 @@ struct job_world {
 };
 
 struct job {
+    bool distinct_exit_codes;         /* --exit-codes=distinct */
     struct agent_job agent;           /* complete except for argv and title, which crun.c sets */
     sigset_t signals;                 /* --signals-to-handle */
     sigset_t preemption_signals;      /* --preemption-signals */

@@ -137,6 +137,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "29500-29600",
      .help = "ports at which this node may listen where no port is given, for firewalls (default: "
              "any free one)"},
+    [OPTION_STORE_ALLOW] =
+    {.name = "store-allow", .value_name = "WHO", .gives_way = true, .has_variable = true,
+     .group = RENDEZVOUS,
+     .words = "nodes any",
+     .help = "whom the workers' store serves: nodes: its own machine and the nodes of the round; "
+             "NETWORK,...: these, too, as in 10.0.0.0/8; any: everybody"},
     [OPTION_RDZV_BACKEND] =
     {.name = "rdzv-backend", .value_name = "NAME", .default_value = "static",
      .has_variable = true, .group = RENDEZVOUS,
@@ -210,6 +216,14 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "0 600 1800",
      .help = "end the round if for so long no worker of this node writes output or uses the "
              "processor, and report where each one is; 0: no limit"},
+    [OPTION_EXIT_CODES] =
+    {.name = "exit-codes", .value_name = "WORD", .default_value = "torchrun", .gives_way = true,
+     .has_variable = true,
+     .group = ENDING,
+     .words = "torchrun distinct",
+     .help = "torchrun: every failure of a job is 1; distinct: 81 restarts used up, 82 rendezvous "
+             "lost, 83 left with notice, 84 out of memory, 85 hung, 86 refused by the machine, 93 "
+             "do not requeue, 128+n ended by signal n"},
     [OPTION_LEFTOVERS] =
     {.name = "leftovers", .gives_way = true,
      .value_name = "WORD", .default_value = "detached", .has_variable = true,
@@ -244,6 +258,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .help = "prefix of teed lines; ${role_name}, ${local_rank}, ${rank} and ${hostname} are "
              "replaced (default: $TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE, else "
              "[${role_name}${local_rank}]:)"},
+    [OPTION_LOG_FORMAT] =
+    {.name = "log-format", .value_name = "WORD", .default_value = "text", .has_variable = true,
+     .group = LOGS,
+     .words = "text json",
+     .help = "of teed lines on the console and of crun's own lines: text, or json: one object a "
+             "line"},
     [OPTION_LOCAL_RANKS_FILTER] =
     {.name = "local-ranks-filter", .value_name = "I,J,...", .default_value = "",
      .has_variable = true, .group = LOGS,
@@ -276,6 +296,13 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = LOGS,
      .words = "auto always never",
      .help = "print where the time went at the end: auto (if there was a restart), always, never"},
+    [OPTION_STATUS_ADDR] =
+    {.name = "status-addr", .value_name = "HOST:PORT|unix:PATH", .gives_way = true,
+     .has_variable = true,
+     .group = LOGS,
+     .words = "127.0.0.1:0 127.0.0.1:9400",
+     .help = "serve the state of the job by HTTP: a page at /, /status.json, /metrics, /healthz, "
+             "/readyz; port 0: any free one"},
     [OPTION_USE_ENV] =
     {.name = "use-env", .group = OTHER,
      .help = "accepted for torch.distributed.launch's sake; always so"},
@@ -310,7 +337,8 @@ static const char help_tail[] =
     "Exit status: 0 all workers ended well; "
     "1 workers failed, a signal ended the job, or the machine\n"
     "refused (port in use, log folder not writable); "
-    "2 the command line is wrong, nothing was started.\n"
+    "2 the command line is wrong, nothing was started;\n"
+    "more with --exit-codes=distinct.\n"
     "\n"
     "  crun --nproc-per-node=4 --max-restarts=3 train.py --epochs 10\n"
     "  crun --nproc-per-node=gpu ./train_digits\n"

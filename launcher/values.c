@@ -264,6 +264,7 @@ static const struct conf_key {
     {"keep_alive_max_attempt", CONF_COUNT,
      offsetof(struct rendezvous_options, keep_alive_max_attempt)},
     {"is_host", CONF_BOOL, offsetof(struct rendezvous_options, is_host)},
+    {"keep_coordinator", CONF_BOOL, offsetof(struct rendezvous_options, keeps_coordinator)},
     {"protocol", CONF_PROTOCOL, offsetof(struct rendezvous_options, etcd.https)},
     {"ssl_cert", CONF_TEXT, offsetof(struct rendezvous_options, etcd.ssl_cert)},
     {"cert", CONF_TEXT, offsetof(struct rendezvous_options, etcd.ssl_cert)},

@@ -44,6 +44,9 @@ if [ -z "$tell" ]; then # the build can do without these
     need libgloo-dev 'collectives on CPUs' gloo
     need libcurl4-openssl-dev 'the backend etcd; crun loads libcurl4 only when it uses that' \
         header curl/curl.h
+    need libmicrohttpd-dev \
+        'the status address; crun loads libmicrohttpd12 only when it is given one' \
+        header microhttpd.h
     need libsodium-dev 'authenticates the nodes of a job; without it crun refuses a token file' \
         header sodium.h
 fi
@@ -65,6 +68,9 @@ check | interop)
     need python3-venv 'a fresh virtual environment for the wheel' python3 -c 'import ensurepip'
     need debootstrap 'a fresh Debian for the package' have debootstrap
     need mandoc 'checks the manual pages' have mandoc
+    need python3-prometheus-client 'reads the metrics as Prometheus does' \
+        /usr/bin/python3 -c 'import prometheus_client'
+    need tmux 'a terminal for crun-agent top' have tmux
     ;;
 esac
 if [ "$goal" = interop ]; then

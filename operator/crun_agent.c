@@ -13,10 +13,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+const char *operator_token_file(const struct cr_command *command,
+                                const struct cr_command_line *line) {
+    int option = cr_option_find(command, "rdzv-token-file");
+    const char *given = option >= 0 ? line->value[option] : NULL;
+    return given != NULL && given[0] != '\0' ? given : getenv("CRUN_RDZV_TOKEN_FILE");
+}
+
+int operator_authenticate(const struct cr_command *command, const struct cr_command_line *line) {
+    struct cr_error err = {0};
+    if (rendezvous_authenticate(operator_token_file(command, line), &err) == 0) return 0;
+    cr_complain(command->name, "%s", err.text);
+    return CR_EXIT_FAILED;
+}
+
 int operator_read_where(const struct cr_command *command, const struct cr_command_line *line,
                         struct cr_endpoint *out) {
     struct cr_error err = {0};
-    if (cr_endpoint_parse(line->arguments[0], OPERATOR_PORT, out, &err) == 0) return 0;
+    if (cr_endpoint_parse(line->arguments[0], OPERATOR_PORT, out, &err) == 0) {
+        return operator_authenticate(command, line);
+    }
     return cr_complain_usage(command->name, "%s", err.text);
 }
 
@@ -24,11 +40,13 @@ int operator_give_order(const struct cr_command *command, const struct cr_endpoi
                         const struct rdzv_operate *order) {
     struct cr_error err = {0};
     uint32_t nodes;
-    if (rendezvous_operate(where, OPERATOR_TIMEOUT_MS, order, &nodes, &err) < 0) {
+    char behind[RENDEZVOUS_BEHIND_MAX];
+    if (rendezvous_operate(where, OPERATOR_TIMEOUT_MS, order, &nodes, behind, &err) < 0) {
         cr_complain(command->name, "%s", err.text);
         return CR_EXIT_FAILED;
     }
     (void) printf("%" PRIu32 " node%s told\n", nodes, nodes == 1 ? " was" : "s were");
+    if (behind[0] != '\0') (void) printf("%s\n", behind);
     return 0;
 }
 
@@ -51,6 +69,9 @@ static const char man_tail[] =
     ".B LOGLEVEL\n"
     "debug, info, warning (the default) or error. info logs every round and its ranks.\n"
     ".TP\n"
+    ".B CRUN_RDZV_TOKEN_FILE\n"
+    "Default of \\-\\-rdzv\\-token\\-file.\n"
+    ".TP\n"
     ".B NOTIFY_SOCKET\n"
     "Set by systemd: serve reports there that it is ready, and that it stops.\n"
     ".SH \"EXIT STATUS\"\n"
@@ -61,7 +82,8 @@ static const char man_tail[] =
     ".BR crun\\-store (1)\n";
 
 static const struct cr_command *const commands[] = {&operator_serve, &operator_status,
-                                                    &operator_notify, &operator_dump, &operator_why,
+                                                    &operator_notify, &operator_dump,
+                                                    &operator_why, &operator_top, &operator_key,
                                                     NULL};
 
 static const struct cr_program program = {

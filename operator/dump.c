@@ -1,7 +1,8 @@
-/* crun-agent dump: requests the workers of a job to write their flight records. */
+/* crun-agent dump: requests the workers of a job to write their flight records, and prints which
+ * rank others wait for. */
 #include "operator/operator_internal.h"
 
-enum { JOB, NODE, HELP, OPTION_COUNT };
+enum { JOB, NODE, TOKEN, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [JOB] = OPERATOR_OPTION_JOB,
@@ -9,6 +10,7 @@ static const struct cr_option options[OPTION_COUNT] = {
               .value_name = "HOST",
               .default_value = "",
               .help = "only the workers on nodes of this host name (default: all nodes)"},
+    [TOKEN] = OPERATOR_OPTION_TOKEN,
     [HELP] = CR_OPTION_HELP,
 };
 
@@ -27,12 +29,14 @@ static int run(const struct cr_command *command, const struct cr_command_line *l
 
 const struct cr_command operator_dump = {
     .name = "crun-agent dump",
-    .summary = "ask workers for their flight records",
+    .summary = "ask workers for their flight records, and say who is behind",
     .arguments = "HOST:PORT",
     .description =
         "Asks the workers of a job, on all nodes or on those of one host, to write their flight "
         "records.\n"
-        "Workers without crun's worker runtime are left alone. Prints how many nodes were told.",
+        "Workers without crun's worker runtime are left alone. Prints how many nodes were told, "
+        "and at once which rank has not entered an operation of a process group in which others "
+        "wait.",
     .options = options,
     .option_count = OPTION_COUNT,
     .min_arguments = 1,

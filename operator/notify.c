@@ -6,7 +6,7 @@
 
 #define NOTICE_MAX_S 1000000
 
-enum { JOB, NODE, KIND, LEFT, WHY, HELP, OPTION_COUNT };
+enum { JOB, NODE, KIND, LEFT, WHY, TOKEN, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [JOB] = OPERATOR_OPTION_JOB,
@@ -27,6 +27,7 @@ static const struct cr_option options[OPTION_COUNT] = {
              .value_name = "TEXT",
              .default_value = "asked for by an operator",
              .help = "a sentence for the logs"},
+    [TOKEN] = OPERATOR_OPTION_TOKEN,
     [HELP] = CR_OPTION_HELP,
 };
 

@@ -12,20 +12,36 @@
                                    * come */
 
 extern const struct cr_command operator_serve, operator_status, operator_notify, operator_dump,
-    operator_why;
+    operator_why, operator_top, operator_key;
 
-/* Parses the command's only argument, HOST:PORT, into *out. Returns 0. If the argument is wrong,
- * prints the reason and returns the exit status. */
+/* Parses the command's only argument, HOST:PORT, into *out, and calls operator_authenticate().
+ * Returns 0. If the argument is wrong, prints the reason and returns the exit status. */
 int operator_read_where(const struct cr_command *command, const struct cr_command_line *line,
                         struct cr_endpoint *out);
 
+/* Reads the token file of the command's option --rdzv-token-file, or of CRUN_RDZV_TOKEN_FILE. From
+ * then on, questions and orders are authenticated. Returns 0. If the file cannot be used, prints
+ * the reason and returns the exit status. */
+int operator_authenticate(const struct cr_command *command, const struct cr_command_line *line);
+/* Returns the token file that the option or the variable names, or NULL. */
+const char *operator_token_file(const struct cr_command *command,
+                                const struct cr_command_line *line);
+
 /* Sends an order to the coordinator at `where`, and prints to how many nodes the coordinator has
- * sent that order on. Returns the exit status. */
+ * sent that order on; after an order for flight records, also which rank others wait for. Returns
+ * the exit status. */
 int operator_give_order(const struct cr_command *command, const struct cr_endpoint *where,
                         const struct rdzv_operate *order);
 
 /* The table entry of --job, which both notify and dump have. */
 #define OPERATOR_OPTION_JOB                                                                        \
     {.name = "job", .value_name = "ID", .help = "the job: what its nodes have as --rdzv-id"}
+
+
+/* The table entry of --rdzv-token-file, which all commands have that speak to a coordinator. */
+#define OPERATOR_OPTION_TOKEN                                                                      \
+    {.name = "rdzv-token-file", .value_name = "FILE",                                              \
+     .help = "file with the secret that nodes and operators must have (default: "                  \
+             "CRUN_RDZV_TOKEN_FILE)"}
 
 #endif

@@ -7,6 +7,8 @@
 
 #include "base/daemon.h"
 #include "base/log.h"
+#include "rendezvous/types.h"
+#include "status/status.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -22,6 +24,7 @@ struct daemon {
     uv_loop_t loop;
     uv_signal_t sigterm, sigint;
     struct rendezvous_server *server;
+    struct status_server *status; /* NULL if there is no status address */
     bool ending;
 };
 
@@ -39,6 +42,7 @@ static void on_signal(uv_signal_t *handle, int signum) {
     d->ending = true;
     cr_info("ends on signal %d", signum);
     cr_notify("STOPPING=1");
+    if (d->status != NULL) status_server_close(d->status, NULL, NULL);
     rendezvous_server_close(d->server, "the coordinator was told to end (crun-agent)",
                             on_server_closed, d);
 }
@@ -69,8 +73,41 @@ static int open_server(struct daemon *d, const struct rendezvous_server_options 
     return rc;
 }
 
+/* ---- the status address ---- */
+
+static json_t *snapshot(void *arg) {
+    static const struct rendezvous_status_events events = {status_add_job, status_add_node};
+    const struct daemon *d = arg;
+    json_t *jobs = json_array();
+    if (jobs != NULL) rendezvous_server_visit(d->server, &events, jobs);
+    return status_snapshot(jobs);
+}
+
+static const char *why_not_ready(void *arg) {
+    const struct daemon *d = arg;
+    return d->ending ? "it ends" : NULL;
+}
+
+/* Opens the status address, if there is one. Returns 0; or a negative errno, prints the reason, and
+ * ends the server. */
+static int open_status(struct daemon *d, const struct cr_command *command, const char *address) {
+    const struct status_source source = {snapshot, why_not_ready, d};
+    struct cr_error err = {0};
+    if (address == NULL || address[0] == '\0') return 0;
+    int rc = status_serve(&d->loop, address, &source, &d->status, &err);
+    if (rc == 0) {
+        cr_info("the status address is %s", status_server_address(d->status));
+        return 0;
+    }
+    cr_complain(command->name, "%s", err.text);
+    d->ending = true;
+    rendezvous_server_close(d->server, "the daemon could not start", on_server_closed, d);
+    return rc;
+}
+
 static int serve(const struct cr_command *command,
-                 const struct rendezvous_server_options *options) {
+                 const struct rendezvous_server_options *options,
+                 const char *status_addr) {
     struct daemon d = {.ending = false};
     struct cr_error err = {0};
     uint16_t port;
@@ -84,16 +121,17 @@ static int serve(const struct cr_command *command,
                           * pipe */
     handle_signal(&d, &d.sigterm, SIGTERM);
     handle_signal(&d, &d.sigint, SIGINT);
-    announce(&options->listen, port);
+    int rc = open_status(&d, command, status_addr);
+    if (rc == 0) announce(&options->listen, port);
     (void) uv_run(&d.loop, UV_RUN_DEFAULT);
     (void) uv_loop_close(&d.loop);
     cr_log_flush();
-    return 0;
+    return rc == 0 ? 0 : CR_EXIT_FAILED;
 }
 
 /* ---- the command line ---- */
 
-enum { LISTEN, PORT_RANGE, HELP, OPTION_COUNT };
+enum { LISTEN, PORT_RANGE, STORE_ALLOW, STATUS_ADDR, TOKEN, AUTH, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [LISTEN] = {.name = "listen",
@@ -107,22 +145,51 @@ static const struct cr_option options[OPTION_COUNT] = {
                     .words = "29500-29600",
                     .help = "ports for the rounds' stores, and for --listen with port 0 (default: "
                             "any free one)"},
+    [STATUS_ADDR] = {.name = "status-addr",
+                     .value_name = "HOST:PORT|unix:PATH",
+                     .words = "127.0.0.1:9400",
+                     .help = "serve the state of all jobs by HTTP: a page at /, /status.json, "
+                             "/metrics, /healthz, /readyz"},
+    [TOKEN] = OPERATOR_OPTION_TOKEN,
+    [AUTH] = {.name = "auth",
+              .value_name = "WORD",
+              .default_value = "auto",
+              .words = "auto required off",
+              .help = "whether nodes and operators need the secret; auto: if there is a token "
+                      "file; required: do not start without one"},
+    [STORE_ALLOW] = {.name = "store-allow",
+                     .value_name = "WHO",
+                     .words = "nodes any",
+                     .help = "whom the stores that it hosts serve: nodes: this machine and the "
+                             "nodes of the round; NETWORK,...: these, too; any: everybody"},
     [HELP] = CR_OPTION_HELP,
 };
 
 static int run(const struct cr_command *command, const struct cr_command_line *line) {
     struct rendezvous_server_options o = {.close_timeout_ms = CLOSE_TIMEOUT_MS};
     struct cr_error err = {0};
-    const char *ports = line->value[PORT_RANGE];
+    const char *ports = line->value[PORT_RANGE], *auth = line->value[AUTH];
+    const char *allow = line->value[STORE_ALLOW];
+    o.token_file = operator_token_file(command, line);
+    o.auth = strcmp(auth, "off") == 0        ? RENDEZVOUS_AUTH_OFF
+             : strcmp(auth, "required") == 0 ? RENDEZVOUS_AUTH_REQUIRED
+                                             : RENDEZVOUS_AUTH_AUTO;
+    if (o.auth == RENDEZVOUS_AUTH_AUTO && strcmp(auth, "auto") != 0) {
+        return cr_complain_usage(command->name,
+                                 "--auth: '%s' is not known; give auto, required or off", auth);
+    }
     if (cr_endpoint_parse(line->value[LISTEN], OPERATOR_PORT, &o.listen, &err) < 0) {
         return cr_complain_usage(command->name, "--listen: %s", err.text);
     }
     if (ports != NULL && cr_port_range_parse(ports, &o.ports, &err) < 0) {
         return cr_complain_usage(command->name, "--port-range: %s", err.text);
     }
+    if (allow != NULL && rendezvous_store_guard_parse(allow, &o.store_guard, &err) < 0) {
+        return cr_complain_usage(command->name, "--store-allow: %s", err.text);
+    }
     cr_raise_descriptor_limit();
     (void) signal(SIGPIPE, SIG_IGN);
-    return serve(command, &o);
+    return serve(command, &o, line->value[STATUS_ADDR]);
 }
 
 const struct cr_command operator_serve = {

@@ -133,10 +133,11 @@ static int show_json(const struct cr_endpoint *where, struct cr_error *err) {
 
 /* ---- the command line ---- */
 
-enum { JSON, HELP, OPTION_COUNT };
+enum { JSON, TOKEN, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [JSON] = {.name = "json", .help = "one JSON object on stdout"},
+    [TOKEN] = OPERATOR_OPTION_TOKEN,
     [HELP] = CR_OPTION_HELP,
 };
 

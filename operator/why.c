@@ -14,7 +14,7 @@
 
 #define LOOK_TIMEOUT_MS 10000 /* longest time in ms for looking into the processes of this host */
 
-enum { JOB, NODE, JSON, HELP, OPTION_COUNT };
+enum { JOB, NODE, JSON, TOKEN, HELP, OPTION_COUNT };
 
 static const struct cr_option options[OPTION_COUNT] = {
     [JOB] = {.name = "job",
@@ -25,6 +25,7 @@ static const struct cr_option options[OPTION_COUNT] = {
               .default_value = "",
               .help = "with HOST:PORT: only the workers on nodes of this host name"},
     [JSON] = {.name = "json", .help = "a line of JSON on stdout for each rank"},
+    [TOKEN] = OPERATOR_OPTION_TOKEN,
     [HELP] = CR_OPTION_HELP,
 };
 

@@ -1,5 +1,6 @@
 /* Sends an operator's question (status) or order (notice, dump) to a coordinator, and receives the
- * answer. The functions block until the answer or a deadline; they need no libuv loop. */
+ * answer. The functions block until the answer or a deadline; they need no libuv loop. With a token
+ * file, operator and coordinator authenticate each other first. */
 #include "rendezvous/server.h"
 
 #include "base/address.h"
@@ -7,24 +8,31 @@
 #include "base/clock.h"
 #include "base/connect.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/secure/secure.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 const char *rendezvous_phase_name(uint32_t phase) { return coordinator_phase_name(phase); }
 const char *rendezvous_state_name(uint32_t state) { return seat_state_name(state); }
+
+static struct secure_ring *ring; /* the operator's secrets; NULL = none */
 
 /* One question or order of an operator, and where the coordinator's answer goes. */
 struct query {
     const struct cr_endpoint *where;
     int64_t deadline_ms;
     struct cr_error *err;
+    struct secure_tunnel *tunnel; /* of the connection; NULL = it is not authenticated */
     /* callbacks that receive the answer to STATUS; NULL if this is an order */
     const struct rendezvous_status_events *events;
     void *arg;
-    /* receives the count in the answer to OPERATE; NULL if this is a question */
+    /* receive the answer to OPERATE; NULL if this is a question */
     uint32_t *operated;
+    char *behind;
     /* if the order is an inspection: the callback for each ROW, and where the answers are counted;
      * else NULL */
     void (*on_row)(void *arg, const struct rdzv_row *row);
@@ -44,15 +52,31 @@ static int connect_to(const struct query *q, int *out_fd) {
                    q->where->host, q->where->port, strerror(-rc));
 }
 
-/* Sends the magic number and the message with one send(). A new socket has an empty send buffer,
- * which is much larger than the message, so send() accepts all bytes at once. */
+/* Sends bytes with one send(). A new socket has an empty send buffer, which is much larger than a
+ * question, so send() accepts all bytes at once. */
+static int send_bytes(const struct query *q, int fd, const struct cr_buffer *b) {
+    if (send(fd, b->data, b->len, MSG_NOSIGNAL) == (ssize_t) b->len) return 0;
+    return cr_fail(q->err, -EIO, "cannot ask the coordinator: %s", strerror(EIO));
+}
+
+/* Sends what the tunnel has queued. */
+static int send_sealed(const struct query *q, int fd) {
+    struct cr_buffer *out = secure_tunnel_out(q->tunnel);
+    int rc = send_bytes(q, fd, out);
+    cr_buffer_clear(out);
+    return rc;
+}
+
+/* Sends the magic number and the message. */
 static int send_question(const struct query *q, int fd, const struct rdzv_message *m) {
     struct cr_buffer b = {0};
     int rc = cr_buffer_append(&b, RDZV_MAGIC, RDZV_MAGIC_LEN);
     if (rc == 0) rc = rdzv_message_encode(m, RDZV_VERSION_MIN, &b);
-    if (rc == 0 && send(fd, b.data, b.len, MSG_NOSIGNAL) != (ssize_t) b.len) rc = -EIO;
+    if (rc == 0 && q->tunnel != NULL) rc = secure_tunnel_send(q->tunnel, b.data, b.len);
+    if (rc < 0) (void) cr_fail(q->err, rc, "cannot ask the coordinator: %s", strerror(-rc));
+    else rc = q->tunnel != NULL ? send_sealed(q, fd) : send_bytes(q, fd, &b);
     cr_buffer_done(&b);
-    return rc == 0 ? 0 : cr_fail(q->err, rc, "cannot ask the coordinator: %s", strerror(-rc));
+    return rc;
 }
 
 /* Handles one message of the coordinator's answer. Returns 0 if more messages have to follow, 1 if
@@ -72,8 +96,10 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
         break;
     case RDZV_OPERATED:
         if (q->inspected != NULL) return q->inspected->asked = m->operated.nodes, 0;
-        if (q->operated != NULL) return *q->operated = m->operated.nodes, 1;
-        break;
+        if (q->operated == NULL) break;
+        *q->operated = m->operated.nodes;
+        (void) snprintf(q->behind, RENDEZVOUS_BEHIND_MAX, "%s", m->operated.behind);
+        return 1;
     case RDZV_ROW:
         if (q->inspected != NULL) return q->on_row(q->arg, &m->row), 0;
         break;
@@ -110,17 +136,102 @@ static int receive(const struct query *q, int fd, struct cr_buffer *in) {
     return rc < 0 ? cr_fail(q->err, rc, "out of memory") : 0;
 }
 
-static int ask(struct query *q, const struct rdzv_message *m) {
+/* ---- authentication ---- */
+
+/* Waits for bytes as receive() does, and appends their plain text to `in`. */
+static int receive_plain(const struct query *q, int fd, struct cr_buffer *in) {
+    struct cr_buffer raw = {0};
+    if (q->tunnel == NULL) return receive(q, fd, in);
+    int rc = receive(q, fd, &raw);
+    if (rc == 0) {
+        secure_tunnel_receive(q->tunnel, raw.data, raw.len);
+        struct cr_buffer *plain = secure_tunnel_in(q->tunnel);
+        rc = cr_buffer_append(in, plain->data, plain->len);
+        if (rc < 0) (void) cr_fail(q->err, rc, "out of memory");
+        cr_buffer_clear(plain);
+    }
+    if (rc == 0 && secure_tunnel_state(q->tunnel) == SECURE_FAILED) {
+        enum secure_failure why = secure_tunnel_failure(q->tunnel);
+        rc = cr_fail(q->err, why == SECURE_WRONG_KEY ? -EACCES : -EPROTO,
+                     "cannot authenticate with the coordinator at '%s:%u': %s", q->where->host,
+                     q->where->port, secure_failure_text(why, false));
+    }
+    cr_buffer_done(&raw);
+    return rc;
+}
+
+/* Creates q->tunnel, and exchanges the messages of the handshake. */
+static int shake_hands(struct query *q, int fd) {
+    uint8_t key[SECURE_KEY], random[SECURE_KEY];
+    struct cr_buffer early = {0};
+    const char *run_id = secure_keys_operates(secure_ring_keys(ring));
+    if (run_id == NULL) {
+        return cr_fail(q->err, -ENOENT, "the token file '%s' has no operator's key, only a node's",
+                       secure_ring_path(ring));
+    }
+    int rc = secure_ring_choose(ring, SECURE_OPERATOR, run_id, key, q->err);
+    if (rc < 0) return rc;
+    if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
+        return cr_fail_errno(q->err, "cannot draw a random number");
+    }
+    q->tunnel = secure_tunnel_connect(SECURE_OPERATOR, run_id, key, random);
+    explicit_bzero(key, sizeof(key));
+    explicit_bzero(random, sizeof(random));
+    if (q->tunnel == NULL) return cr_fail(q->err, -ENOMEM, "out of memory");
+    rc = send_sealed(q, fd);
+    while (rc == 0 && !secure_tunnel_is_open(q->tunnel)) rc = receive_plain(q, fd, &early);
+    cr_buffer_done(&early);
+    return rc;
+}
+
+/* ---- asking ---- */
+
+/* Asks on one new connection. */
+static int ask_once(struct query *q, const struct rdzv_message *m) {
     struct cr_buffer in = {0};
     CR_AUTO_FD int fd = -1;
     int rc = connect_to(q, &fd);
+    if (rc == 0 && ring != NULL) rc = shake_hands(q, fd);
     if (rc == 0) rc = send_question(q, fd, m);
     while (rc == 0) {
-        rc = receive(q, fd, &in);
+        rc = receive_plain(q, fd, &in);
         if (rc == 0) rc = rdzv_messages_take(&in, take_answer, q, q->err);
     }
     cr_buffer_done(&in);
+    secure_tunnel_free(q->tunnel);
+    q->tunnel = NULL;
     return rc > 0 ? 0 : rc;
+}
+
+/* Asks with each key of the token file, the newest first, until the coordinator has that key. */
+static int ask(struct query *q, const struct rdzv_message *m) {
+    uint32_t keys = ring != NULL ? secure_ring_keys(ring)->count : 1;
+    int rc = -EACCES;
+    for (uint32_t i = 0; i < keys && rc == -EACCES; i++) {
+        if (i > 0) secure_ring_refused(ring);
+        cr_error_clear(q->err);
+        rc = ask_once(q, m);
+    }
+    return rc;
+}
+
+int rendezvous_authenticate(const char *given, struct cr_error *err) {
+    secure_ring_close(ring);
+    return secure_ring_find(RENDEZVOUS_AUTH_AUTO, given, &ring, err);
+}
+
+int rendezvous_derive_key(bool is_operator, const char *run_id, struct cr_buffer *out,
+                          struct cr_error *err) {
+    enum secure_role role = is_operator ? SECURE_OPERATOR : SECURE_MEMBER;
+    if (ring == NULL) {
+        return cr_fail(err, -ENOENT, "there is no token file; give --rdzv-token-file");
+    }
+    int rc = secure_key_write(secure_ring_keys(ring), role, run_id, out);
+    if (rc == -ENOENT) {
+        return cr_fail(err, rc, "the token file '%s' has no secret from which this key follows",
+                       secure_ring_path(ring));
+    }
+    return rc < 0 ? cr_fail(err, rc, "out of memory") : 0;
 }
 
 int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
@@ -135,9 +246,10 @@ int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
 }
 
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
-                       const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err) {
+                       const struct rdzv_operate *what, uint32_t *nodes,
+                       char behind[RENDEZVOUS_BEHIND_MAX], struct cr_error *err) {
     struct query q = {.where = where, .deadline_ms = cr_deadline_ms(timeout_ms), .err = err,
-                      .operated = nodes};
+                      .operated = nodes, .behind = behind};
     struct rdzv_message m = {.type = RDZV_OPERATE};
     m.operate = *what;
     m.operate.version_min = RDZV_VERSION_MIN;

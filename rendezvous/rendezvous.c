@@ -33,6 +33,7 @@ struct rendezvous {
     const struct rendezvous_events *events;
     void *arg;
     char *run_id;
+    uint64_t coordinator;  /* id of the coordinator in the newest WELCOME */
     uint32_t max_restarts; /* this node's setting; the job's may differ */
     struct member *member;
     struct member_session session;
@@ -47,6 +48,7 @@ struct rendezvous {
     bool offers;               /* true if this node opens an offer */
     char offer_host[CR_HOST_MAX]; /* host at which the offer listens */
     struct cr_port_range ports;   /* ports at which the offer may listen */
+    struct rendezvous_store_guard store_guard; /* whom the offer's stores serve */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
@@ -61,6 +63,14 @@ struct rendezvous {
 };
 
 static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
+
+bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status_events *events,
+                      void *arg) {
+    const struct coordinator_host *host = way_host(r->way);
+    if (host == NULL) return false;
+    coordinator_host_visit(host, events, arg);
+    return true;
+}
 
 /* ---- end_event(): the last call of every event ---- */
 
@@ -197,7 +207,13 @@ static const struct way_events way_events = {.on_open = on_open, .on_data = on_d
 
 static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
     struct rendezvous *r = arg;
+    r->coordinator = welcome->coordinator;
     member_welcomed(r->member, now_ms(r), welcome);
+}
+
+static void on_moved(void *arg, const char *addr, uint16_t port) {
+    struct rendezvous *r = arg;
+    member_moved(r->member, now_ms(r), addr, port);
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -216,7 +232,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct member_session_actions session_actions = {
-    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = on_log};
+    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken,
+    .on_moved = on_moved, .log = on_log};
 
 /* ---- the member's actions: towards the coordinator ---- */
 
@@ -236,7 +253,10 @@ static uint16_t offered_port(struct rendezvous *r) {
     struct cr_error err = {0};
     uint16_t port = 0;
     if (!r->offers || r->closing) return 0;
-    if (r->offer == NULL) r->offer = store_offer_new(r->offer_host, r->ports, &err);
+    const struct store_offer_options options = {
+        .listen_host = r->offer_host, .ports = r->ports, .guard = r->store_guard,
+        .has_secret = way_has_secret(r->way)};
+    if (r->offer == NULL) r->offer = store_offer_new(&options, &err);
     if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
     cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
     return 0;
@@ -245,7 +265,18 @@ static uint16_t offered_port(struct rendezvous *r) {
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
     struct rdzv_message out = *m;
-    if (m->type == RDZV_JOIN) out.join.store_port = offered_port(r);
+    char addresses[RDZV_TEXT_MAX];
+    if (m->type == RDZV_BEAT) out.beat.wall_ns = cr_wall_ns();
+    if (m->type == RDZV_FAILURE) out.failure.wall_ns = cr_wall_ns();
+    if (m->type == RDZV_JOIN || m->type == RDZV_RESUME) {
+        backend_list_own_addresses(addresses, sizeof(addresses));
+    }
+    if (m->type == RDZV_JOIN) {
+        out.join.store_port = offered_port(r);
+        out.join.heir_port = r->closing ? 0 : way_heir_port(r->way);
+        out.join.addresses = addresses;
+    }
+    if (m->type == RDZV_RESUME) out.resume.addresses = addresses;
     if (member_session_send(&r->session, &out) < 0) r->lost_message = true;
 }
 
@@ -255,6 +286,16 @@ static void do_hang_up(void *arg) {
     r->lost_message = false;
     member_session_close(&r->session, "this end hung up");
     way_hang_up(r->way);
+}
+
+static void do_aim(void *arg, const char *addr, uint16_t port) {
+    const struct rendezvous *r = arg;
+    way_aim(r->way, addr, port);
+}
+
+static void do_lead(void *arg, uint64_t epoch) {
+    const struct rendezvous *r = arg;
+    way_lead(r->way, epoch, member_addr(r->member));
 }
 
 /* ---- the member's actions: towards the agent ---- */
@@ -283,8 +324,22 @@ static void do_round(void *arg, const struct rdzv_round *m) {
     (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
                     reachable(r, m->master_addr));
     memcpy(round.master_name, r->master_name, sizeof(round.master_name));
-    if (r->offer != NULL) store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0);
+    if (r->offer != NULL) {
+        store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0,
+                           r->session.version >= RDZV_VERSION_NODES);
+    }
+    const char *addr;
+    uint16_t port;
+    if (member_leader_at(r->member, &addr, &port)) {
+        way_follow(r->way, r->coordinator, r->session.epoch, addr, port);
+    }
     if (!r->closing) r->events->on_round(r->arg, &round);
+}
+
+static void do_nodes(void *arg, const struct rdzv_nodes *nodes) {
+    struct rendezvous *r = arg;
+    if (r->offer == NULL || store_offer_admit(r->offer, nodes->part, nodes->addresses) == 0) return;
+    cr_warn("the store of the next round will not serve all its nodes: out of memory");
 }
 
 static void do_stop(void *arg, int64_t grace_max_ms, const char *why) {
@@ -343,17 +398,43 @@ static void do_dump(void *arg, const char *why) {
     if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
 }
 
+static void do_ask_progress(void *arg, uint64_t inquiry) {
+    struct rendezvous *r = arg;
+    bool answers = !r->closing && r->events->on_ask_progress != NULL;
+    if (answers) r->events->on_ask_progress(r->arg, inquiry);
+    else rendezvous_progress(r, inquiry, NULL);
+}
+
+static void do_behind(void *arg, const struct rdzv_behind *b) {
+    struct rendezvous *r = arg;
+    if (!r->closing && r->events->on_behind != NULL)
+        r->events->on_behind(r->arg, b->is_found != 0, b->what);
+}
+
 static void do_inspect(void *arg, uint64_t id, const char *why) {
     struct rendezvous *r = arg;
     if (!r->closing && r->events->on_inspect != NULL) r->events->on_inspect(r->arg, id, why);
     else member_inspected(r->member, id, 0);
 }
 
+static void do_failure(void *arg, const struct rdzv_failure *m) {
+    struct rendezvous *r = arg;
+    const struct rendezvous_failure failure = {
+        .round = m->round, .rank = m->rank, .local_rank = m->local_rank, .pid = (int64_t) m->pid,
+        .exit_code = m->exit_code, .died_ns = m->died_ns, .offset_ns = m->offset_ns,
+        .offset_error_ns = m->offset_error_ns, .host = m->host, .kind = m->kind, .what = m->what,
+        .message = m->message, .last_words = m->last_words, .kernel = m->kernel,
+        .log_folder = m->log_folder};
+    if (!r->closing && r->events->on_failure != NULL) r->events->on_failure(r->arg, &failure);
+}
+
 static const struct member_actions member_actions = {
-    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = on_log,
+    .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .aim = do_aim,
+    .lead = do_lead, .log = on_log,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
-    .on_dump = do_dump, .on_inspect = do_inspect};
+    .on_dump = do_dump, .on_inspect = do_inspect, .on_ask_progress = do_ask_progress,
+    .on_behind = do_behind, .on_nodes = do_nodes, .on_failure = do_failure};
 
 /* ---- the agent's calls ---- */
 
@@ -394,6 +475,41 @@ void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, i
     end_event(r);
 }
 
+void rendezvous_failure(struct rendezvous *r, const struct rendezvous_failure *f) {
+    const struct rdzv_failure message = {
+        .round = f->round, .rank = f->rank, .local_rank = f->local_rank, .pid = (uint64_t) f->pid,
+        .exit_code = f->exit_code, .died_ns = f->died_ns, .host = f->host, .kind = f->kind,
+        .what = f->what, .message = f->message, .last_words = f->last_words, .kernel = f->kernel,
+        .log_folder = f->log_folder, .offset_error_ns = -1};
+    member_failure(r->member, &message);
+    end_event(r);
+}
+
+void rendezvous_inquire(struct rendezvous *r) {
+    member_inquire(r->member);
+    end_event(r);
+}
+
+void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
+                         const struct rendezvous_progress *p) {
+    struct rdzv_progress m = {.inquiry = inquiry, .is_last = p == NULL, .name = "", .op = ""};
+    if (p != NULL) {
+        m.rank = p->rank;
+        m.group = p->group;
+        m.name = p->name;
+        m.place = p->place;
+        m.size = p->size;
+        m.state = (uint32_t) p->state;
+        m.begun = p->begun;
+        m.seq = p->seq;
+        m.op = p->op;
+        m.peer = p->peer;
+        m.since_ms = p->since_ms;
+    }
+    member_progress(r->member, &m);
+    if (p == NULL) end_event(r); /* which sends all of them at once */
+}
+
 void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row) {
     const char state[2] = {row->state, '\0'};
     const struct rdzv_row message = {
@@ -413,7 +529,7 @@ void rendezvous_inspected(struct rendezvous *r, uint64_t id, uint32_t rows) {
 void rendezvous_leave(struct rendezvous *r) {
     member_leave(r->member, now_ms(r), TOLD_TO_END);
     note_why_we_leave(r, TOLD_TO_END);
-    way_abandon(r->way, r->leaves);
+    way_retire(r->way, r->leaves);
     end_event(r);
 }
 
@@ -432,12 +548,12 @@ int rendezvous_check(const struct rendezvous_options *options, struct cr_error *
 /* Returns the JOIN message of this node: its host name, its address and the user's settings. */
 static struct rdzv_join describe_node(const struct rendezvous_options *o,
                                       const struct backend_plan *plan, const char *host,
-                                      bool local) {
+                                      bool hosts) {
     const char *addr = plan->own_addr;
-    /* The local way has no connection from which the member could learn this node's address, so an
-     * address of the plan is used. */
-    if (addr[0] == '\0' && local) addr = plan->store_addr;
-    if (addr[0] == '\0' && local) addr = plan->machine_addr;
+    /* A node that hosts has no connection to another machine from which the member could learn this
+     * node's address, so an address of the plan is used. */
+    if (addr[0] == '\0' && hosts) addr = plan->store_addr;
+    if (addr[0] == '\0' && hosts) addr = plan->machine_addr;
     return (struct rdzv_join){
         .host = host, .pid = (uint64_t) getpid(), .addr = addr,
         .role = o->role, .node_rank = plan->node_rank, .local_world_size = o->local_world_size,
@@ -459,10 +575,8 @@ static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
                                 .local = way_is_local(r->way),
                                 .connect_timeout_ms = plan->connect_timeout_ms,
                                 .coordinator_wait_ms = plan->coordinator_wait_ms};
-    s.self = describe_node(o, plan, host, s.local);
-    if (getrandom(&s.self.instance, sizeof(s.self.instance), 0) != sizeof(s.self.instance)) {
-        return cr_fail_errno(err, "cannot draw a random number");
-    }
+    s.self = describe_node(o, plan, host, way_hosts(r->way));
+    s.self.instance = plan->instance;
     r->max_restarts = o->max_restarts;
     r->run_id = strdup(o->run_id);
     r->member = member_new(&s, &member_actions, r);
@@ -489,6 +603,9 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     struct backend_plan plan;
     int rc = backend_plan(options, &plan, err);
     if (rc < 0) return rc;
+    if (getrandom(&plan.instance, sizeof(plan.instance), 0) != sizeof(plan.instance)) {
+        return cr_fail_errno(err, "cannot draw a random number");
+    }
     struct rendezvous *r = calloc(1, sizeof(*r));
     if (r == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
     r->loop = loop;
@@ -500,6 +617,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     memcpy(r->where, plan.where, sizeof(r->where));
     memcpy(r->offer_host, plan.store_host, sizeof(r->offer_host));
     r->ports = options->ports;
+    r->store_guard = options->store_guard;
     r->lines.about = "the coordinator";
     member_session_init(&r->session, &session_actions, r);
     rc = way_open(loop, options, &plan, &way_events, r, &r->way, err);

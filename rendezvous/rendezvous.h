@@ -80,10 +80,19 @@ struct rendezvous_events {
                       const char *why);
     void (*on_dump)(void *arg, const char *why);
 
+    /* An inquiry has begun: call rendezvous_progress() for each process group of each worker, and
+     * then once with NULL. on_behind follows when it is over; is_found: some rank waits in an
+     * operation; `what` is one line that names the rank for which it waits. */
+    void (*on_ask_progress)(void *arg, uint64_t inquiry);
+    void (*on_behind)(void *arg, bool is_found, const char *what);
+
     /* An operator wants to know where this node's workers are. Answer with rendezvous_row() and
      * rendezvous_inspected(), with the same id, within seconds. If this callback is NULL, the
      * answer is that there are no workers. */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
+
+    /* A node of the job has called rendezvous_failure(), this one or another one. */
+    void (*on_failure)(void *arg, const struct rendezvous_failure *failure);
 };
 
 /* Checks the options without resolving a name or opening a socket; rendezvous_open() makes the same
@@ -97,6 +106,12 @@ int rendezvous_check(const struct rendezvous_options *options, struct cr_error *
 int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
                     const struct rendezvous_events *events, void *arg, struct rendezvous **out,
                     struct cr_error *err);
+
+/* If this node hosts the coordinator, calls `events` for its jobs and their nodes (server.h) and
+ * returns true. Otherwise returns false. */
+struct rendezvous_status_events;
+bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status_events *events,
+                      void *arg);
 
 /* Requests a place in the next round. Call this at the start; and after a round was stopped or has
  * failed, when all its workers are gone. on_round or on_end follows. */
@@ -137,6 +152,16 @@ void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
  * call rendezvous_leave() and rendezvous_close(). */
 void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, int64_t left_ms,
                        const char *why);
+
+/* Tells all nodes of the job about a worker of this node that has failed. Call it before
+ * rendezvous_failed(). The offset in `failure` is ignored. */
+void rendezvous_failure(struct rendezvous *r, const struct rendezvous_failure *failure);
+/* Requests an inquiry which rank others wait for. on_ask_progress and on_behind follow on all
+ * nodes, unless the coordinator is too old to know inquiries. */
+void rendezvous_inquire(struct rendezvous *r);
+/* Answers on_ask_progress. `p` is NULL in the last call. */
+void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
+                         const struct rendezvous_progress *p);
 
 /* Answer on_inspect: one call of rendezvous_row() for each set of workers at the same place, then
  * rendezvous_inspected(). */

@@ -4,6 +4,7 @@
 #include "rendezvous/server.h"
 
 #include "rendezvous/host/host.h"
+#include "rendezvous/secure/secure.h"
 #include "rendezvous/way/way.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 
 struct rendezvous_server {
     struct coordinator_host *host;
+    struct secure_ring *ring; /* the secrets; NULL = none */
     void (*on_close)(void *arg);
     void *arg;
 };
@@ -50,10 +52,15 @@ int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *op
     /* If store_addr is "", workers use the address at which their node reached this host. */
     struct coordinator_host_options o = {
         .store_host = bind, .store_addr = store, .listen_host = bind,
-        .listen_port = options->listen.port, .ports = options->ports, .jobs_come_later = true,
+        .listen_port = options->listen.port, .ports = options->ports,
+        .store_guard = &options->store_guard, .jobs_come_later = true,
         .close_timeout_ms = options->close_timeout_ms};
-    rc = coordinator_host_open(loop, &o, &s->host, err);
+    rc = secure_ring_find(options->auth, options->token_file, &s->ring, err);
+    o.ring = s->ring;
+    o.says_open = options->auth != RENDEZVOUS_AUTH_OFF && !backend_is_loopback(bind);
+    if (rc == 0) rc = coordinator_host_open(loop, &o, &s->host, err);
     if (rc < 0) {
+        secure_ring_close(s->ring);
         free(s);
         return rc;
     }
@@ -62,10 +69,16 @@ int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *op
     return 0;
 }
 
+void rendezvous_server_visit(const struct rendezvous_server *server,
+                             const struct rendezvous_status_events *events, void *arg) {
+    coordinator_host_visit(server->host, events, arg);
+}
+
 static void on_host_closed(void *arg) {
     struct rendezvous_server *s = arg;
     void (*on_close)(void *) = s->on_close;
     void *user = s->arg;
+    secure_ring_close(s->ring);
     free(s);
     on_close(user);
 }

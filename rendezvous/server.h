@@ -3,11 +3,14 @@
 #ifndef RENDEZVOUS_SERVER_H
 #define RENDEZVOUS_SERVER_H
 
+#include "base/buffer.h"
 #include "base/endpoint.h"
 #include "base/error.h"
 #include "base/port_range.h"
 #include "rendezvous/protocol/protocol.h"
+#include "rendezvous/types.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
 
@@ -20,9 +23,12 @@ struct rendezvous_server_options {
      * IPv4 only; port 0 means any free port */
     struct cr_endpoint listen;
     struct cr_port_range ports; /* the ports that may be chosen for the server and the stores */
+    struct rendezvous_store_guard store_guard; /* whom the stores serve */
     /* a job is freed when this time has passed since its last connection was closed, and no node
      * may resume any more */
     int64_t close_timeout_ms;
+    int auth;               /* an enum rendezvous_auth: whether nodes and operators need a secret */
+    const char *token_file; /* see struct rendezvous_options */
 };
 
 /* Hosts coordinators and stores for any number of jobs. Stores the port in *port. Returns 0, or a
@@ -31,12 +37,28 @@ struct rendezvous_server_options {
 int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *options,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err);
 
+struct rendezvous_status_events;
+/* Calls `events`, which is described below, for each job and each node of the server. */
+void rendezvous_server_visit(const struct rendezvous_server *server,
+                             const struct rendezvous_status_events *events, void *arg);
+
 /* Says goodbye to the nodes of all jobs that have not ended, with `why` as the reason. Then frees
  * the server and calls on_close from the loop. */
 void rendezvous_server_close(struct rendezvous_server *server, const char *why,
                              void (*on_close)(void *arg), void *arg);
 
 /* ---- an operator's questions and orders: blocking calls, without a loop ---- */
+
+/* Reads the token file with which the calls below authenticate: `given`, or if that is NULL or "",
+ * that of the mounted Kubernetes secret. Without a token file, they speak to coordinators without a
+ * secret only. The secrets are kept in a variable of this room, because a program has one operator.
+ * Returns 0, or a negative errno and a text in err. */
+int rendezvous_authenticate(const char *given, struct cr_error *err);
+/* Appends the line of a token file that has the key of a member of the job `run_id`, or if
+ * is_operator, of an operator of that job ("": of all jobs). Returns 0, or a negative errno and a
+ * text in err if the secrets do not yield this key. */
+int rendezvous_derive_key(bool is_operator, const char *run_id, struct cr_buffer *out,
+                          struct cr_error *err);
 
 /* Callbacks of rendezvous_status(): on_job for each job, followed by on_node for each node of that
  * job. */
@@ -58,12 +80,17 @@ int rendezvous_status(const struct cr_endpoint *where, int64_t timeout_ms,
 const char *rendezvous_phase_name(uint32_t phase);
 const char *rendezvous_state_name(uint32_t state);
 
+#define RENDEZVOUS_BEHIND_MAX 1024
+
 /* Sends an order to nodes of a job: to leave with notice, or, if what->kind is 0, to write their
  * workers' flight records. The caller need not set the version fields of `what`. Stores in *nodes
- * how many nodes the order was sent to. Returns 0 or the errors of rendezvous_status(); -EPROTO
- * also means that there is no such job or node. */
+ * how many nodes the order was sent to. An order for flight records also begins an inquiry which
+ * rank others wait for: this function waits for its result, one line, and stores it in `behind`;
+ * for other orders, and from an old coordinator, it stores "". Returns 0 or the errors of
+ * rendezvous_status(); -EPROTO also means that there is no such job or node. */
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
-                       const struct rdzv_operate *what, uint32_t *nodes, struct cr_error *err);
+                       const struct rdzv_operate *what, uint32_t *nodes,
+                       char behind[RENDEZVOUS_BEHIND_MAX], struct cr_error *err);
 
 /* The answer of an inspection: how many nodes were asked, and how many of them have answered. */
 struct rendezvous_inspected {

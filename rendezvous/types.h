@@ -7,6 +7,7 @@
 #include "base/change_kind.h"
 #include "base/endpoint.h"
 #include "base/port_range.h"
+#include "rendezvous/store_guard.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,6 +66,7 @@ struct rendezvous_options {
      * coordinator */
     const char *local_addr;
     struct cr_port_range ports;  /* --port-range: ports of listeners whose port is not given */
+    struct rendezvous_store_guard store_guard; /* --store-allow */
     const char *role;
     /* hash of the program and its arguments; the coordinator compares the hashes of all nodes; 0 =
      * unknown */
@@ -86,6 +88,8 @@ struct rendezvous_options {
     /* how long to wait for a lost coordinator to come back; -1, the default, means 60 s if the
      * coordinator does not run in the launcher of a node, and 0 if it does */
     int64_t coordinator_wait_ms;
+    /* 1 = if the node that hosts the coordinator is lost, no other node takes over; else 0 */
+    int keeps_coordinator;
     /* 1 = this node hosts, 0 = it does not, -1 = it hosts if the endpoint's address is its own */
     int is_host;
     int auth; /* an enum rendezvous_auth */
@@ -119,6 +123,29 @@ enum rendezvous_outcome {
     RENDEZVOUS_LOST,
 };
 
+/* What a worker does in a process group. Messages between nodes carry these numbers, so they must
+ * not change. */
+enum rendezvous_progress_state {
+    RENDEZVOUS_IDLE = 0, /* it is in no operation of the group, and none is unfinished */
+    RENDEZVOUS_OPEN = 1, /* in none, but operations that it has started may be unfinished */
+    RENDEZVOUS_WAITS_COLLECTIVE = 2,
+    RENDEZVOUS_WAITS_MESSAGE = 3, /* in a send or receive */
+    RENDEZVOUS_WAITS_MAKING = 4,  /* for the other ranks to make the group */
+};
+
+/* What a worker is in, in one process group. */
+struct rendezvous_progress {
+    uint32_t rank;
+    uint64_t group;       /* number of the group among the groups of the round */
+    const char *name, *op; /* name of the group, and of the operation */
+    uint32_t place, size; /* the worker's rank in the group, and the group's size */
+    enum rendezvous_progress_state state;
+    uint32_t begun; /* number of collectives that the worker has entered */
+    uint32_t seq;   /* number of the operation in which it waits */
+    uint32_t peer;  /* for RENDEZVOUS_WAITS_MESSAGE: rank in the group of the other end */
+    int64_t since_ms; /* for how long this has been its state */
+};
+
 /* How a connection has ended. */
 enum rendezvous_loss {
     /* end-of-file: the process at the other end has ended, or has closed the connection */
@@ -140,6 +167,20 @@ struct rendezvous_change {
     enum rendezvous_change_kind kind;
     int64_t left_ms; /* time until the round is stopped, even if workers are not ready */
     const char *why; /* one line for the log; valid until the callback returns */
+};
+
+/* The evidence about a worker of the job that has failed; docs/verdict.md describes the fields.
+ * Texts must be valid until the call or the callback returns; none is NULL. */
+struct rendezvous_failure {
+    uint64_t round;
+    uint32_t rank, local_rank;
+    int64_t pid;
+    int64_t exit_code; /* exit code, or minus the number of the signal */
+    int64_t died_ns;   /* wall clock of its node, in ns since 1970 */
+    /* by how much the clock of its node is ahead of the coordinator's, and the largest error; error
+     * -1 if they are not known */
+    int64_t offset_ns, offset_error_ns;
+    const char *host, *kind, *what, *message, *last_words, *kernel, *log_folder;
 };
 
 /* What an inspection has found out about workers of this node that are at the same place; the

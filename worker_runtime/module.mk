@@ -2,7 +2,7 @@
 # is a module under lib/crunrt/, loaded when it is asked for.
 worker_runtime_chambers := channel group modules report runtime store
 worker_runtime_SRCS := $(wildcard $(worker_runtime_chambers:%=worker_runtime/%/*.c))
-worker_runtime_SRCS += contract/packet.c
+worker_runtime_SRCS += contract/packet.c contract/progress.c
 crunrt_SRCS := $(worker_runtime_SRCS) $(store_client_SRCS) $(base_library_SRCS)
 crunrt_SONAME := libcrunrt.so.0
 

@@ -35,4 +35,5 @@ void worker_page_begin_round(struct channel_page *page) {
     atomic_store(&page->first_step_ns, 0);
     atomic_store(&page->stopped_for, 0);
     atomic_store(&page->over, 0);
+    for (size_t i = 0; i < CHANNEL_GROUPS_MAX; i++) atomic_store(&page->groups[i].number, 0);
 }

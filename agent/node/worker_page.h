@@ -36,7 +36,7 @@ void worker_page_read_steps(struct channel_page *page, struct worker_steps *out)
 void worker_page_read(struct channel_page *page, struct worker_progress *out);
 
 /* Prepares the page for the worker's next round: sets step, first_step_ns, stopped_for and over to
- * 0. */
+ * 0, and removes all groups. */
 void worker_page_begin_round(struct channel_page *page);
 
 #endif

@@ -10,6 +10,7 @@
  * themselves. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -431,6 +432,29 @@ int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
     char path[LOG_PATH_MAX];
     if (!stream_is_redirected(s)) return last_bytes_copy(&s->last, out);
     log_dir_path(r->logs, attempt, local_rank, stream_file_names[ERR], path);
+    return read_end_of_file(path, out);
+}
+
+/* Returns when the log file of a worker was last written, in ns of the wall clock; 0 if it is empty
+ * or there is none. */
+static int64_t file_time(const struct log_relay *r, struct log_attempt attempt, uint32_t local_rank,
+                         int which) {
+    char path[LOG_PATH_MAX];
+    struct stat st;
+    log_dir_path(r->logs, attempt, local_rank, stream_file_names[which], path);
+    if (path[0] == '\0' || stat(path, &st) < 0 || st.st_size == 0) return 0;
+    return (int64_t) st.st_mtim.tv_sec * CR_NS_PER_S + st.st_mtim.tv_nsec;
+}
+
+int log_relay_last_output(const struct log_relay *r, struct log_attempt attempt,
+                          uint32_t local_rank, struct cr_buffer *out) {
+    const struct stream *err = &r->streams[local_rank * WHICH_COUNT + ERR];
+    char path[LOG_PATH_MAX];
+    int64_t out_ns = file_time(r, attempt, local_rank, OUT);
+    int64_t err_ns = stream_is_redirected(err) ? file_time(r, attempt, local_rank, ERR) : 0;
+    if (err->last_ns != 0) err_ns = cr_wall_ns() - (cr_monotonic_ns() - err->last_ns);
+    if (err_ns >= out_ns) return log_relay_last_words(r, attempt, local_rank, out);
+    log_dir_path(r->logs, attempt, local_rank, stream_file_names[OUT], path);
     return read_end_of_file(path, out);
 }
 

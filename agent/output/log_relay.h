@@ -56,6 +56,7 @@ struct log_relay_options {
     /* NULL-terminated lists of strings, or NULL. A teed line that contains one of these strings is
      * also written to the attempt's filtered_*.log. */
     char *const *stdout_filters, *const *stderr_filters;
+    bool is_json; /* true if a teed line is written to the console as a JSON object */
     bool carries_log; /* true if the launcher's own log goes through the relay */
 };
 
@@ -100,6 +101,11 @@ void log_relay_end(struct log_relay *r);
  * 0 or -ENOMEM. */
 int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
                          uint32_t local_rank, struct cr_buffer *out);
+
+/* Appends to `out` the last bytes of that stream of the worker which is newer: of its stderr, or of
+ * its stdout, if that goes to a log file. Returns 0 or -ENOMEM. */
+int log_relay_last_output(const struct log_relay *r, struct log_attempt attempt,
+                          uint32_t local_rank, struct cr_buffer *out);
 
 /* When a worker's output came through the launcher in this round: its first and its last bytes, in
  * ns of the monotonic clock; 0 if none came. Output that does not pass through the launcher, such

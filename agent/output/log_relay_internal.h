@@ -36,6 +36,9 @@ struct tail {
     enum which which;
     struct log_file *file;  /* owned by the tail */
     char *prefix;
+    /* beginning of the JSON object that a line becomes on the console, up to the line itself; NULL
+     * if lines are not written as JSON */
+    char *json_head;
     /* cuts the stream into lines; lines.at is the offset in the stream that the console has
      * reached */
     struct line_splitter lines;

@@ -2,6 +2,7 @@
  * makes the prefix of its lines. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
+#include "base/error_json.h"
 #include "base/template.h"
 
 #include <errno.h>
@@ -47,11 +48,35 @@ static bool is_hidden(const struct stream *s) {
     return has_logs(s->relay) && console != NULL && console[s->local_rank] == 0;
 }
 
+/* Makes the part of a line's JSON object that is the same for all lines of the stream. */
+static int make_json_head(struct stream *s, const char *host, uint32_t rank) {
+    static const char *const names[] = {"stdout", "stderr"};
+    struct cr_buffer b = {0};
+    int rc = cr_buffer_printf(&b, "\"host\":");
+    if (rc == 0) rc = cr_json_string_append(&b, host);
+    if (rc == 0) rc = cr_buffer_printf(&b, ",\"role\":");
+    if (rc == 0) rc = cr_json_string_append(&b, s->relay->options.role);
+    if (rc == 0) {
+        rc = cr_buffer_printf(&b, ",\"rank\":%u,\"local_rank\":%u,\"stream\":\"%s\",\"line\":",
+                              rank, s->local_rank, names[s->which]);
+    }
+    if (rc < 0) {
+        cr_buffer_done(&b);
+        return rc;
+    }
+    free(s->tail->json_head);
+    s->tail->json_head = b.data;
+    s->tail->lines.skips_long = false; /* a long line becomes several objects */
+    return 0;
+}
+
 int stream_make_prefix(struct stream *s, uint32_t rank) {
     char local[16], global[16], host[256] = "";
     if (s->tail == NULL) return 0;
     const struct log_relay_options *o = &s->relay->options;
     (void) gethostname(host, sizeof(host) - 1);
+    int made = o->is_json ? make_json_head(s, host, rank) : 0;
+    if (made < 0) return made;
     (void) snprintf(local, sizeof(local), "%u", s->local_rank);
     (void) snprintf(global, sizeof(global), "%u", rank);
     const struct template_variable variables[] = {

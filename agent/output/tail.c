@@ -1,11 +1,14 @@
 /* Brings the lines of a teed stream to the console, from memory or from its log file (see struct
  * tail in log_relay_internal.h). */
 #include "agent/output/log_relay_internal.h"
+#include "base/clock.h"
+#include "base/error_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct tail *tail_new(struct log_relay *r, enum which which, struct log_file *file) {
     struct tail *t = calloc(1, sizeof(*t));
@@ -25,6 +28,7 @@ void tail_free(struct tail *t) {
     line_splitter_done(&t->lines);
     cr_buffer_done(&t->unfiled);
     free(t->prefix);
+    free(t->json_head);
     free(t);
 }
 
@@ -37,8 +41,35 @@ static void lag(struct tail *t) {
 
 /* ---- one line ---- */
 
+static int append_json(struct cr_buffer *lines, const struct tail *t, const char *line,
+                       size_t len) {
+    int64_t ns = cr_wall_ns();
+    time_t seconds = (time_t) (ns / CR_NS_PER_S);
+    struct tm utc;
+    char time[32];
+    (void) gmtime_r(&seconds, &utc);
+    (void) strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &utc);
+    int rc = cr_buffer_printf(lines, "{\"time\":\"%s.%03dZ\",%s", time,
+                              (int) (ns % CR_NS_PER_S / CR_NS_PER_MS), t->json_head);
+    if (rc == 0) rc = cr_json_bytes_append(lines, line, len);
+    return rc < 0 ? rc : cr_buffer_append(lines, "}\n", 2);
+}
+
+/* Adds a line as a JSON object, or nothing if memory is short. */
+static void add_json(struct tail *t, const char *line, size_t len) {
+    struct cr_buffer *lines = &t->relay->lines;
+    size_t before = lines->len;
+    if (append_json(lines, t, line, len) == 0) return;
+    lines->len = before;
+    relay_warn_of_memory(t->relay);
+}
+
 static void add_line(struct tail *t, const char *line, size_t len) {
     struct cr_buffer *lines = &t->relay->lines;
+    if (t->json_head != NULL) {
+        add_json(t, line, len);
+        return;
+    }
     size_t prefix_len = strlen(t->prefix);
     if (cr_buffer_reserve(lines, prefix_len + len + 1) < 0) {
         relay_warn_of_memory(t->relay);
@@ -139,7 +170,7 @@ static void take_last_line(struct tail *t) {
  * stream. */
 static void jump(struct tail *t, uint64_t at) {
     line_splitter_done(&t->lines);
-    t->lines = (struct line_splitter){.skips_long = true, .at = at, .from = at};
+    t->lines = (struct line_splitter){.skips_long = t->json_head == NULL, .at = at, .from = at};
 }
 
 void tail_feed(struct tail *t, const char *data, size_t filed, size_t len) {

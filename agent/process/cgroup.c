@@ -3,179 +3,213 @@
  * right to write cgroup.procs of another cgroup, and one write to its cgroup.kill ends all its
  * processes.
  *
- * The line "0::" of /proc/self/cgroup has the path of this process's cgroup; /proc/self/mountinfo
- * has the place where the cgroup2 filesystem is mounted (on hybrid machines that is not
- * /sys/fs/cgroup). If mkdir works in the folder of its cgroup, this process has the permission to
+ * If mkdir works in the folder of its cgroup, this process has the permission to
  * make cgroups there. The kernel forbids processes in a cgroup that enables controllers for its
  * children. This file enables no controllers, so that rule does not matter here. */
 #include "agent/process/cgroup.h"
 
 #include "agent/process/proc.h"
+#include "base/cgroup_place.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* the most times that cgroup_release() reads the list of processes */
 #define RELEASES_MAX 100
-/* the most levels of cgroups below a worker group's cgroup that are removed; workers may make such
- * cgroups */
-#define NESTING_MAX 16
+#define MAKES_MAX    3    /* the most times that make() tries to make a cgroup */
+#define SWEEP_MS     2000 /* ms for which cgroup_sweep() waits for the processes that it kills */
 
-/* ---- finding the cgroup of this process ---- */
+/* ---- removing cgroups below a cgroup ---- */
 
-/* Writes to `out` the path of this process's cgroup in the v2 hierarchy: "/a/b" if the line is
- * "0::/a/b". Returns 0; -ENOENT if there is no such line; or the negative errno of fopen(3). */
-static int own_path(char out[PATH_MAX]) {
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (f == NULL) return -errno;
-    char line[PATH_MAX + 8];
-    int rc = -ENOENT;
-    while (rc < 0 && fgets(line, sizeof line, f) != NULL) {
-        if (strncmp(line, "0::/", 4) != 0) continue;
-        line[strcspn(line, "\n")] = '\0';
-        (void) stpcpy(out, line + 3);
-        rc = 0;
+/* Stores the name of the first cgroup below the cgroup whose folder is `fd`. Every folder within
+ * the folder of a cgroup is a cgroup. Returns false if there is none. */
+static bool first_below(int fd, char name[NAME_MAX + 1]) {
+    struct proc_dir dir;
+    bool found = false;
+    if (proc_dir_open(&dir, fd, ".") < 0) return false;
+    const char *each;
+    while (!found && (each = proc_dir_next(&dir)) != NULL) {
+        found = dir.is_folder && each[0] != '.';
+        if (found) (void) stpcpy(name, each);
     }
-    (void) fclose(f);
-    return rc;
+    proc_dir_close(&dir);
+    return found;
 }
 
-/* Decodes a path of mountinfo in place. A blank or a backslash is written there as a backslash and
- * three octal digits. */
-static void unescape(char *text) {
-    char *to = text;
-    for (const char *from = text; *from != '\0';) {
-        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] != '\0' &&
-            from[3] != '\0') {
-            *to++ = (char) ((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
-            from += 4;
-        } else {
-            *to++ = *from++;
-        }
-    }
-    *to = '\0';
+static int open_below(int fd, const char *name) {
+    return openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Finds ROOT and MOUNT in a line "id parent dev ROOT MOUNT options… - cgroup2 …" of mountinfo.
- * Returns true and stores both in *root and *mount; false if the line has another form or describes
- * another filesystem. */
-static bool parse_mount(char *line, char **root, char **mount) {
-    char *type = strstr(line, " - ");
-    if (type == NULL || strncmp(type, " - cgroup2 ", 11) != 0) return false;
-    char *save = NULL, *field = strtok_r(line, " ", &save);
-    for (int i = 0; i < 3 && field != NULL; i++) field = strtok_r(NULL, " ", &save);
-    *root = field;
-    *mount = strtok_r(NULL, " ", &save);
-    if (*root == NULL || *mount == NULL) return false;
-    unescape(*root);
-    unescape(*mount);
+/* Removes all cgroups below the cgroup whose folder is `top`, however deep they are nested: goes
+ * down to a cgroup that has none below it, then up by one, removes it, and so on. Stops at the
+ * first cgroup that cannot be removed, because a process is in it. */
+static void remove_below(int top) {
+    char name[NAME_MAX + 1];
+    int at = fcntl(top, F_DUPFD_CLOEXEC, 3);
+    for (size_t depth = 0; at >= 0;) {
+        bool has_more = first_below(at, name);
+        if (!has_more && depth == 0) break;
+        int next = has_more ? open_below(at, name) : open_below(at, "..");
+        (void) close(at);
+        at = next;
+        depth = has_more ? depth + 1 : depth - 1;
+        if (has_more || at < 0) continue;
+        if (!first_below(at, name) || unlinkat(at, name, AT_REMOVEDIR) < 0) break;
+    }
+    cr_close_fd(&at);
+}
+
+/* ---- the name of a cgroup, which says whose it is ---- */
+
+/* What identifies the launcher that made a cgroup. The cgroup's name contains it:
+ * crun-PID-START-PIDNS-CGROUPNS-TOKEN. */
+struct maker {
+    uint64_t pid, start; /* start: in clock ticks since boot, as in struct proc_stat */
+    uint64_t pid_ns, cgroup_ns; /* inode numbers of the maker's namespaces in /proc/PID/ns */
+};
+
+static uint64_t namespace_of_self(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? (uint64_t) st.st_ino : 0;
+}
+
+static struct maker self(void) {
+    struct proc_stat stat = {0};
+    (void) proc_stat(getpid(), &stat);
+    return (struct maker){.pid = (uint64_t) getpid(),
+                          .start = stat.start,
+                          .pid_ns = namespace_of_self("/proc/self/ns/pid"),
+                          .cgroup_ns = namespace_of_self("/proc/self/ns/cgroup")};
+}
+
+/* Returns true and stores the maker of a cgroup; false if the name has another form. */
+static bool parse_name(const char *name, struct maker *out) {
+    uint64_t fields[4];
+    if (strncmp(name, "crun-", 5) != 0) return false;
+    const char *at = name + 5;
+    for (size_t i = 0; i < CR_ARRAY_LEN(fields); i++) {
+        char *end;
+        fields[i] = strtoull(at, &end, 10);
+        if (end == at || *end != '-') return false;
+        at = end + 1;
+    }
+    *out = (struct maker){fields[0], fields[1], fields[2], fields[3]};
     return true;
 }
 
-/* Returns the part of `path` after `root`, the root of a mount; or NULL if `path` does not lie
- * below `root`. */
-static const char *below(const char *path, const char *root) {
-    size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
-    if (strncmp(path, root, len) != 0 || (path[len] != '/' && path[len] != '\0')) return NULL;
-    /* a path with "/.." lies outside of this process's cgroup namespace */
-    if (strstr(path, "/..") != NULL) return NULL;
-    return path + len;
+/* ---- ending what dead launchers have left ---- */
+
+static bool is_alive(const struct maker *maker) {
+    struct proc_stat stat;
+    return proc_stat((pid_t) maker->pid, &stat) == 0 && stat.alive && stat.start == maker->start;
 }
 
-static int own_directory(char out[PATH_MAX]) {
-    char path[PATH_MAX], line[PATH_MAX];
-    int rc = own_path(path);
-    if (rc < 0) return rc;
-    FILE *f = fopen("/proc/self/mountinfo", "re");
-    if (f == NULL) return -errno;
-    rc = -ENOENT;
-    while (rc < 0 && fgets(line, sizeof line, f) != NULL) {
-        char *root, *mount;
-        if (!parse_mount(line, &root, &mount)) continue;
-        const char *rest = below(path, root);
-        if (rest == NULL) continue;
-        int len = snprintf(out, PATH_MAX, "%s%s", mount, strcmp(rest, "/") == 0 ? "" : rest);
-        rc = len < PATH_MAX ? 0 : -ENAMETOOLONG;
+/* Returns whether the maker of the cgroup is known to be dead. A launcher holds a lock on the
+ * folder of its cgroup as long as it lives. In another cgroup namespace the folder is another
+ * inode, so the lock cannot be seen there; in another pid namespace a pid names another process. */
+static bool is_abandoned(int fd, const char *name, const struct maker *self) {
+    struct maker maker;
+    if (!parse_name(name, &maker)) return false;
+    if (maker.pid_ns == self->pid_ns) return !is_alive(&maker);
+    return maker.cgroup_ns == self->cgroup_ns && flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+static void kill_below(int fd) {
+    CR_AUTO_FD int kill_fd = openat(fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+    if (kill_fd >= 0) (void) !write(kill_fd, "1", 1);
+}
+
+/* Waits until no process is in the cgroup. Returns false at the deadline. */
+static bool await_empty(int fd, int64_t deadline_ms) {
+    CR_AUTO_FD int events = openat(fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
+    struct pollfd changes = {.fd = events, .events = POLLPRI};
+    while (cgroup_events_populated(events)) {
+        if (poll(&changes, 1, cr_poll_timeout(deadline_ms)) <= 0) return false;
     }
-    (void) fclose(f);
-    return rc;
+    return true;
 }
 
-/* ---- removing cgroups that ended agents have left ---- */
-
-/* Removes the cgroups below the cgroup whose folder is `fd`, at most `depth` levels deep. Every
- * folder within the folder of a cgroup is a cgroup. */
-static void remove_below(int fd, int depth) {
+/* Calls `act` for the folder of each abandoned cgroup within the folder `parent`. */
+static void for_abandoned(int parent, const struct maker *self, int64_t deadline_ms,
+                          void (*act)(int parent, int fd, const char *name, int64_t deadline_ms)) {
     struct proc_dir dir;
-    if (fd < 0 || depth == 0 || proc_dir_open(&dir, fd, ".") < 0) return;
+    if (proc_dir_open(&dir, parent, ".") < 0) return;
     const char *name;
     while ((name = proc_dir_next(&dir)) != NULL) {
-        if (name[0] == '.') continue;
-        int child = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (child < 0) continue; /* the entry is a control file and not a folder */
-        remove_below(child, depth - 1);
-        (void) close(child);
-        (void) unlinkat(fd, name, AT_REMOVEDIR);
+        if (!dir.is_folder || strncmp(name, "crun-", 5) != 0) continue;
+        CR_AUTO_FD int fd = open_below(parent, name);
+        if (fd >= 0 && is_abandoned(fd, name, self)) act(parent, fd, name, deadline_ms);
     }
     proc_dir_close(&dir);
 }
 
-/* Returns the pid of the launcher that made a cgroup, which is the number in the cgroup's name
- * "crun-<pid>-…". Returns -1 if the name has another form. */
-static pid_t maker_of(const char *name) {
-    char digits[12] = "";
-    if (strncmp(name, "crun-", 5) != 0) return -1;
-    size_t len = strcspn(name + 5, "-");
-    if (len >= sizeof digits || name[5 + len] != '-') return -1;
-    memcpy(digits, name + 5, len);
-    digits[len] = '\0';
-    return proc_parse_pid(digits);
+static void end_one(int parent, int fd, const char *name, int64_t deadline_ms) {
+    (void) parent, (void) name, (void) deadline_ms;
+    kill_below(fd);
 }
 
-/* Removes the empty cgroups of dead launchers below `parent`. Such a cgroup is left if a launcher
- * was killed together with its warden. The pid in a name may be of another pid namespace, so
- * kill(2) may report a living launcher as dead. This does not harm its workers: the kernel never
- * removes a cgroup that has processes. */
-static void remove_abandoned(const char *parent) {
-    struct proc_dir dir;
-    if (proc_dir_open(&dir, AT_FDCWD, parent) < 0) return;
-    const char *name;
-    while ((name = proc_dir_next(&dir)) != NULL) {
-        pid_t maker = maker_of(name);
-        if (maker <= 0 || kill(maker, 0) == 0 || errno != ESRCH) continue;
-        CR_AUTO_FD int fd = openat(dir.fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        remove_below(fd, NESTING_MAX);
-        (void) unlinkat(dir.fd, name, AT_REMOVEDIR);
-    }
-    proc_dir_close(&dir);
+static void remove_one(int parent, int fd, const char *name, int64_t deadline_ms) {
+    if (!await_empty(fd, deadline_ms)) return;
+    remove_below(fd);
+    (void) unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* Kills all leftovers before it waits for the first, so that they die side by side. */
+void cgroup_sweep(const struct cgroup *g) {
+    char path[PATH_MAX];
+    (void) stpcpy(path, g->path);
+    char *slash = strrchr(path, '/');
+    if (slash == NULL) return;
+    *slash = '\0';
+    CR_AUTO_FD int parent = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent < 0) return;
+    struct maker own = self();
+    int64_t deadline_ms = cr_deadline_ms(SWEEP_MS);
+    for_abandoned(parent, &own, deadline_ms, end_one);
+    for_abandoned(parent, &own, deadline_ms, remove_one);
 }
 
 /* ---- making and opening a cgroup ---- */
 
-void cgroup_open(struct cgroup *g, const char *name) {
+static bool has_kill(int fd) { return faccessat(fd, "cgroup.kill", W_OK, 0) == 0; }
+
+/* Makes the folder g->path, opens it and locks it. Between the mkdir and the lock, a launcher of
+ * another pid namespace may take the new cgroup for abandoned and remove it; so the function tries
+ * again a few times. */
+static bool make(struct cgroup *g) {
+    for (int i = 0; i < MAKES_MAX; i++) {
+        if (mkdir(g->path, 0755) < 0) return false;
+        cgroup_reopen(g);
+        if (g->fd >= 0 && flock(g->fd, LOCK_EX | LOCK_NB) == 0 && has_kill(g->fd)) return true;
+        cr_close_fd(&g->fd);
+        if (rmdir(g->path) == 0) return false; /* it was there, but cannot be used */
+    }
+    return false;
+}
+
+void cgroup_open(struct cgroup *g, const char *token) {
     char parent[PATH_MAX];
     g->fd = -1;
+    g->path[0] = '\0';
     const char *wanted = getenv("CRUN_CGROUP");
     if (wanted != NULL && strcmp(wanted, "0") == 0) return;
-    if (own_directory(parent) < 0) return;
-    if (snprintf(g->path, sizeof g->path, "%s/%s", parent, name) >= (int) sizeof g->path ||
-        mkdir(g->path, 0755) < 0) {
-        g->path[0] = '\0';
-        return;
-    }
-    remove_abandoned(parent);
-    cgroup_reopen(g);
-    if (g->fd >= 0 && faccessat(g->fd, "cgroup.kill", W_OK, 0) == 0) return;
-    cr_close_fd(&g->fd);
-    (void) rmdir(g->path);
-    g->path[0] = '\0';
+    if (cr_cgroup_of_self(CR_CGROUP_V2, parent, NULL) < 0) return;
+    struct maker own = self();
+    int len = snprintf(g->path, sizeof g->path,
+                       "%s/crun-%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%.8s", parent,
+                       own.pid, own.start, own.pid_ns, own.cgroup_ns, token);
+    if (len >= (int) sizeof g->path || !make(g)) g->path[0] = '\0';
 }
 
 void cgroup_reopen(struct cgroup *g) {
@@ -184,21 +218,16 @@ void cgroup_reopen(struct cgroup *g) {
 
 void cgroup_renew(struct cgroup *g) {
     if (g->fd < 0) return;
-    if (cgroup_remove(g) == 0 && mkdir(g->path, 0755) == 0) {
-        cgroup_reopen(g);
-        return;
-    }
-    /* g->path stays set, so that guard_stop() tries once more to remove the cgroup */
-    cr_close_fd(&g->fd);
+    /* if this fails, g->path stays set, so that guard_stop() tries once more to remove the
+     * cgroup */
+    if (cgroup_remove(g) < 0 || !make(g)) cr_close_fd(&g->fd);
 }
 
 /* ---- killing the processes of a cgroup, and removing it ---- */
 
+/* If cgroup.kill cannot be written, the caller kills the processes one by one. */
 void cgroup_kill(const struct cgroup *g) {
-    if (g->fd < 0) return;
-    CR_AUTO_FD int fd = openat(g->fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
-    /* if cgroup.kill cannot be written, the caller kills the processes one by one */
-    if (fd >= 0) (void) !write(fd, "1", 1);
+    if (g->fd >= 0) kill_below(g->fd);
 }
 
 int cgroup_events_open(const struct cgroup *g) {
@@ -216,6 +245,17 @@ bool cgroup_events_populated(int fd) {
 bool cgroup_populated(const struct cgroup *g) {
     CR_AUTO_FD int fd = cgroup_events_open(g);
     return cgroup_events_populated(fd);
+}
+
+/* /proc/PID/cgroup has the path of the process's cgroup. The name of this nursery's cgroup contains
+ * a random token, so a path with this name leads to it. */
+bool cgroup_has(const struct cgroup *g, pid_t pid) {
+    char path[PROC_PATH_MAX], text[PATH_MAX];
+    const char *name = strrchr(g->path, '/');
+    if (g->fd < 0 || name == NULL) return false;
+    proc_path(path, pid, "cgroup");
+    ssize_t got = proc_read(path, text, sizeof text);
+    return got > 0 && memmem(text, (size_t) got, name, strlen(name)) != NULL;
 }
 
 /* Reads cgroup.procs once, and moves each listed process for which `goes` returns true. Returns how
@@ -251,7 +291,7 @@ int cgroup_remove(struct cgroup *g) {
     if (g->path[0] == '\0') return 0;
     if (rmdir(g->path) < 0 && errno != ENOENT) {
         if (errno != EBUSY && errno != ENOTEMPTY) return -errno;
-        remove_below(g->fd, NESTING_MAX);
+        remove_below(g->fd);
         if (rmdir(g->path) < 0) return -errno;
     }
     cr_close_fd(&g->fd);

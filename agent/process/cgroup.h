@@ -14,14 +14,20 @@ struct cgroup {
                           * cgroup */
 };
 
-/* Makes the cgroup `name` below the cgroup of this process and opens it in *g. If no cgroup can be
+/* Makes a cgroup below the cgroup of this process, opens it in *g and locks its folder. Its name
+ * says which process made it, and contains the first 8 characters of `token`. If no cgroup can be
  * made, sets g->fd to -1, and the nursery works without a cgroup. This is the case if the process
  * may not make cgroups, if there is no cgroup v2, if the kernel has no cgroup.kill (Linux before
  * 5.14), or if the environment has CRUN_CGROUP=0. */
-void cgroup_open(struct cgroup *g, const char *name);
+void cgroup_open(struct cgroup *g, const char *token);
 
 /* The functions below, except cgroup_release(), make system calls only: they may be called after
  * fork. */
+
+/* Ends all processes in cgroups beside *g that dead launchers have left, and removes these cgroups.
+ * Does not touch the cgroup of a launcher that may be alive, in whatever pid namespace. Waits for
+ * the ends of the processes, 2 s at most; so call it in a process that may wait. */
+void cgroup_sweep(const struct cgroup *g);
 
 /* Sends SIGKILL to every process in the cgroup and below it. */
 void cgroup_kill(const struct cgroup *g);
@@ -29,6 +35,9 @@ void cgroup_kill(const struct cgroup *g);
 /* Returns true if a process is in the cgroup or below it; false if none is, or if the state of the
  * cgroup cannot be read. */
 bool cgroup_populated(const struct cgroup *g);
+
+/* Returns whether the process is in the cgroup or below it. */
+bool cgroup_has(const struct cgroup *g, pid_t pid);
 
 /* Calls `goes` for each process in the cgroup, and moves the process to the parent cgroup if `goes`
  * returns true. */

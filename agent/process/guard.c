@@ -6,6 +6,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 /* after this many deaths of wardens, the nursery goes on without a warden */
@@ -23,10 +24,20 @@ int guard_start(struct nursery *n) {
 }
 
 void guard_replace(struct nursery *n) {
+    int deputy_line = n->warden.deputy_line;
     nursery_unwatch(n, &n->warden.pidfd);
     guard_wait(n);
     int rc = ++n->warden_deaths < WARDENS_MAX ? guard_start(n) : -ECHILD;
-    cr_debug("the warden died; %s", rc == 0 ? "started another one" : "going on without a warden");
+    if (rc == 0) {
+        cr_debug("the warden died; started another one");
+        warden_dismiss_deputy(&deputy_line);
+        return;
+    }
+    /* the deputy of the dead warden stays: it acts when this process dies, too */
+    n->warden.deputy_line = deputy_line;
+    cr_warn("the warden died %u times and is not started again (%s); without it, processes may be "
+            "left behind if crun is killed; find out who kills crun-warden", n->warden_deaths,
+            strerror(-rc));
 }
 
 /* Stops the warden and removes the cgroup. Normally it kills the warden without waiting for its

@@ -11,13 +11,15 @@
  *   - this process is the sub-reaper: when a worker dies, the kernel makes the worker's children
  *     children of this process, which can find and end them;
  *   - a small process, the warden, is started with the nursery and ends everything in it if this
- *     process dies first.
+ *     process dies first; the warden's deputy does so if both are killed;
+ *   - if all three are killed, the next launcher beside this one ends what is left in the cgroup.
  *
- * Limits. Without a delegated cgroup, the warden cannot find a process that has cleared its
- * environment, has made a Unix session of its own and has lost its parent. (While this process
- * lives, it can find such a process, which is its adopted child.) A process in an uninterruptible
- * sleep dies only when it wakes up; the owner can leave such a process to the warden and end
- * (nursery_abandon()).
+ * Limits. Without a delegated cgroup, warden and deputy cannot find a process that has cleared its
+ * environment, has made a Unix session of its own and has lost its parent, and the next launcher
+ * finds nothing. (While this process lives, it can find such a process, which is its adopted child;
+ * but not as process 1 of a pid namespace, where strangers' orphans are its children, too.) A
+ * process in an uninterruptible sleep dies only when it wakes up; the owner can leave such a
+ * process to the warden and end (nursery_abandon()).
  *
  * Environment. CRUN_CGROUP=0 keeps nurseries from using cgroups. Each worker gets a random token in
  * CRUN_NURSERY, by which the warden recognises the processes of its nursery. If this process was

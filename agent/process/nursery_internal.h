@@ -136,6 +136,7 @@ struct nursery {
     /* true if cgroup.kill was used, so that the cgroup must be replaced before a worker starts in
      * it */
     bool cgroup_killed;
+    bool cgroup_given_up; /* true if a worker could not be started in the cgroup */
     /* descriptor of the file cgroup.events; it is open, and watched by the epoll, only while the
      * cgroup has processes that this process does not know; else -1 */
     int cgroup_events_fd;

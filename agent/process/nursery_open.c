@@ -52,9 +52,7 @@ static int map_roster(struct nursery *n, struct cr_error *err) {
 }
 
 static int start_warden(struct nursery *n, struct cr_error *err) {
-    char name[64];
-    (void) snprintf(name, sizeof name, "crun-%d-%.8s", (int) getpid(), n->token);
-    cgroup_open(&n->cgroup, name);
+    cgroup_open(&n->cgroup, n->token);
     int rc = guard_start(n);
     if (rc == 0) return 0;
     return cr_fail(err, rc, "cannot start the warden: %s%s", strerror(-rc),
@@ -100,7 +98,7 @@ static struct nursery *nursery_new(uv_loop_t *loop, const struct nursery_events 
         .epoll_fd = -1,
         .cgroup.fd = -1,
         .cgroup_events_fd = -1,
-        .warden = {.pidfd = -1, .lifeline = -1},
+        .warden = {.pidfd = -1, .lifeline = -1, .deputy_line = -1},
         .watched_cgroup = WATCHED_CGROUP,
         .watched_warden = WATCHED_WARDEN,
         .borrow = spawn_can_borrow(),

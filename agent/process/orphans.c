@@ -5,7 +5,8 @@
  * A child of this process is an orphan if it is not in the set of known children and if it is in
  * another Unix session than this process: every worker leads a Unix session of its own, and no
  * descendant of a worker can come back into this process's session. If this process has several
- * nurseries, the token in the orphan's environment shows to which nursery it belongs. A child in
+ * nurseries, or is process 1 of a pid namespace and so gets strangers' orphans, the orphan's
+ * session, its cgroup or the token in its environment shows to which nursery it belongs. A child in
  * the middle of execve has no environment, so its nursery is undecided. The caller checks undecided
  * children once more some milliseconds later; to wait for the end of an execve here would block the
  * loop. */
@@ -69,11 +70,33 @@ static int environ_has_token(const struct nursery *n, pid_t pid) {
     return proc_environ_has(pid, n->token);
 }
 
+static bool is_past_session(const struct nursery *n, pid_t session) {
+    for (size_t i = 0; i < n->past_count; i++) {
+        if (n->past_sessions[i] == session) return true;
+    }
+    return false;
+}
+
+/* Returns whether a process that is no descendant of this one can become its child: process 1 of a
+ * pid namespace gets all orphans of the namespace, for example those of a kubectl exec. */
+static bool adopts_strangers(void) { return getpid() == 1; }
+
+static bool is_in_session_of_worker(const struct nursery *n, pid_t pid) {
+    pid_t session = getsid(pid);
+    const struct worker_process *w;
+    TAILQ_FOREACH(w, &n->living, entry) {
+        if (w->how.pid == session) return true;
+    }
+    return is_past_session(n, session);
+}
+
 enum owner { OURS, NOT_OURS, UNDECIDED };
 
 static enum owner owner_of(struct nursery *n, pid_t child) {
     if (known_children_has(child) || !is_in_foreign_session(child)) return NOT_OURS;
-    if (known_children_nurseries(0) == 1) return OURS;
+    if (child == n->roster->deputy) return NOT_OURS;
+    if (known_children_nurseries(0) == 1 && !adopts_strangers()) return OURS;
+    if (is_in_session_of_worker(n, child) || cgroup_has(&n->cgroup, child)) return OURS;
     int has = environ_has_token(n, child);
     if (has == -EAGAIN) return remains_undecided(n, child) ? UNDECIDED : NOT_OURS;
     return has > 0 ? OURS : NOT_OURS;
@@ -168,13 +191,6 @@ static void send_signal(struct orphan *o, int signum) {
 }
 
 /* ---- processes that may live on ---- */
-
-static bool is_past_session(const struct nursery *n, pid_t session) {
-    for (size_t i = 0; i < n->past_count; i++) {
-        if (n->past_sessions[i] == session) return true;
-    }
-    return false;
-}
 
 /* Returns whether nursery_end_well() spares the process. A worker's Unix session has the worker's
  * pid as its number. As long as a process is in that session, the kernel gives this number to no

@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -40,6 +41,7 @@ const char *proc_dir_next(struct proc_dir *d) {
     }
     const struct kernel_dirent *entry = (const void *) (d->room + d->at);
     d->at += entry->length;
+    d->is_folder = entry->type == DT_DIR;
     return entry->name;
 }
 
@@ -97,7 +99,9 @@ enum {
     FIELD_FLAGS = 9,
     FIELD_THREADS = 20,
     FIELD_START = 22,
-    FIELD_ENVIRON = 50,
+    FIELD_ARGS = 48,
+    FIELD_ARGS_END,
+    FIELD_ENVIRON,
     FIELD_ENVIRON_END
 };
 
@@ -126,6 +130,8 @@ static int parse_stat(const char *text, struct proc_stat *out) {
     out->state = state;
     out->alive = (state != 'Z' && state != 'X') || field[FIELD_THREADS] > 1;
     out->has_memory = out->alive && (field[FIELD_FLAGS] & (FLAGS_EXITING | FLAGS_KERNEL)) == 0;
+    out->args = field[FIELD_ARGS];
+    out->args_end = field[FIELD_ARGS_END];
     out->environ_known = field[FIELD_ENVIRON_END] != 0;
     out->environ_size = field[FIELD_ENVIRON_END] - field[FIELD_ENVIRON];
     return 0;

@@ -15,6 +15,7 @@
 
 struct proc_dir {
     int fd;
+    bool is_folder; /* true if the name that proc_dir_next() has returned is that of a folder */
     long at, got; /* offsets in `room`: the next entry to return, and the end of what was read */
     _Alignas(8) char room[2048];
 };
@@ -52,6 +53,9 @@ struct proc_stat {
     bool environ_known;
     /* size of the environment in bytes; valid if environ_known */
     uint64_t environ_size;
+    /* begin and end of the command line in the memory of the process; 0 if this process lacks the
+     * permission to know */
+    uint64_t args, args_end;
     /* start time in clock ticks since boot; pid and start together identify a process */
     uint64_t start;
 };

@@ -305,7 +305,12 @@ static int begin(struct spawn_slot *slot, bool *borrow) {
     if (*borrow && (hooks == NULL || !hooks->force_fork)) {
         int rc = begin_borrowing(slot);
         if (rc >= 0) return rc;
-        if (slot->request.cgroup_fd >= 0) return -ENOTSUP;
+        /* with too little memory, or at a limit of processes, the cgroup is not the reason */
+        if (rc == -ENOMEM || rc == -EAGAIN) return rc;
+        if (slot->request.cgroup_fd >= 0 && rc != -ENOSYS) {
+            slot->report.rc = rc;
+            return -ENOTSUP;
+        }
         if (rc != -ENOSYS && rc != -EPERM && rc != -EINVAL) return rc;
         *borrow = false; /* an old kernel or a sandbox refuses clone3: fork from now on */
     }

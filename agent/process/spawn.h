@@ -67,11 +67,11 @@ bool spawn_can_borrow(void);
 
 /* First half of a start: clones the child. Returns 0 and sets slot->child. On error it returns a
  * negative errno and there is no child; -ENOTSUP means that no child can be started in the cgroup
- * of the request. The strings of the request must live until spawn_finish() has returned; its
- * descriptors may be closed when spawn_begin() has returned. *borrow is true if the child may run
- * on the memory of this process until it executes its program. The caller initialises *borrow with
- * spawn_can_borrow() and passes the same variable to all calls; spawn_begin() sets it to false if
- * the kernel refuses clone3. */
+ * of the request, and slot->report.rc is the negative errno that says why. The strings of the
+ * request must live until spawn_finish() has returned; its descriptors may be closed when
+ * spawn_begin() has returned. *borrow is true if the child may run on the memory of this process
+ * until it executes its program. The caller initialises *borrow with spawn_can_borrow() and passes
+ * the same variable to all calls; spawn_begin() sets it to false if the kernel refuses clone3. */
 int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, bool *borrow);
 
 /* Second half of a start: waits until the child has executed the program or has failed. Returns 0

@@ -1,8 +1,8 @@
 /* The warden is a small process that ends every process of a nursery if this process (the launcher)
- * dies. It waits at the reading end of a pipe; only this process has the writing end:
+ * dies. It waits at the reading end of a line; only this process has the writing end:
  *
  *     this process dies (kill -9, out of memory, a bug)
- *       -> the kernel closes the pipe's last writing end -> the warden's read() returns
+ *       -> the kernel closes the line's last writing end -> the warden's read() returns
  *       -> cgroup.kill; scan /proc for processes of the nursery, kill them, wait for their deaths;
  *          repeat until two scans in a row find none
  *       -> remove the cgroup -> exit
@@ -11,11 +11,16 @@
  * (SIGSTOP, a debugger, a frozen cgroup) until its fence: after that time other nodes may run
  * workers with the same ranks. The warden goes on waiting after that.
  *
+ * The warden has a deputy, which is its child. The deputy ends everything as the warden does if
+ * both this process and the warden are killed, for example by pkill -9 crun. So the deputy's name
+ * and command line do not contain "crun". At its start the deputy also sweeps up what launchers
+ * before this one have left: that may take time, and must not delay the start of workers.
+ *
  * A process belongs to the nursery if it has the nursery's token in its environment, if it is in a
  * worker's Unix session, or if it descends from such a process.
  *
  * The warden is a fork in a Unix session of its own with every signal blocked, so that signals to
- * the launcher's Unix process group or terminal do not end it. Its only descriptors are the pipe
+ * the launcher's Unix process group or terminal do not end it. Its only descriptors are its lines
  * and /dev/null. The warden may be the fork of a process with threads, so it makes system calls
  * only and never uses the heap. */
 #include "agent/process/warden.h"
@@ -33,6 +38,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,7 +55,9 @@
                                  * exits */
 #define UNDECIDED_MS  10000     /* total ms for which the warden waits for processes to leave
                                  * execve */
-#define LIFELINE_FD   3
+#define LIFELINE_FD   3 /* of the warden: the lifeline; of the deputy: its end of its line */
+#define DEPUTY_FD     4 /* in the warden: the writing end of the deputy's line */
+#define DEPUTY_NAME   "nursery-deputy"
 
 struct process {
     pid_t pid, parent;
@@ -63,6 +71,20 @@ struct process {
 struct found {
     size_t ours, undecided;
 };
+
+/* ---- lines: pairs of sockets, of which a process sees when the other end is closed ---- */
+
+/* Opens a line: line[0] is for reading, line[1] for writing. Sockets are used and not a pipe,
+ * because a write to a pipe whose reader has died raises SIGPIPE. Returns 0, or -1 and sets
+ * errno. */
+static int open_line(int line[2]) {
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line);
+}
+
+/* Wakes the reader of a line. Does nothing if there is none, or if it has bytes to read already. */
+static void poke(int line) {
+    if (line >= 0) (void) send(line, "!", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
 
 static int64_t fence_of(const struct warden_roster *roster) {
     return __atomic_load_n(&roster->fence_ms, __ATOMIC_ACQUIRE);
@@ -259,7 +281,7 @@ static void watch(const char *token, struct warden_roster *roster) {
         int64_t fence_ms = fence_of(roster);
         int wait_ms = cr_poll_timeout(fence_ms == passed_ms ? CR_FOREVER : fence_ms);
         int ready = poll(&lifeline, 1, wait_ms);
-        if (ready > 0 && read(LIFELINE_FD, bytes, sizeof bytes) == 0) return;
+        if (ready > 0 && read(LIFELINE_FD, bytes, sizeof bytes) <= 0) return;
         if (ready != 0 || fence_of(roster) != fence_ms || cr_time_left_ms(fence_ms) > 0) continue;
         end_workers(token, roster, fence_ms);
         passed_ms = fence_ms;
@@ -270,65 +292,120 @@ void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fe
     int64_t before_ms = roster->fence_ms;
     if (fence_ms == before_ms) return;
     __atomic_store_n(&roster->fence_ms, fence_ms, __ATOMIC_RELEASE);
-    /* the pipe cannot be full: the warden reads, and a byte is written once a lease at most */
-    if ((fence_ms < before_ms || cr_time_left_ms(before_ms) == 0) && w->lifeline >= 0)
-        (void) !write(w->lifeline, "f", 1);
+    if (fence_ms < before_ms || cr_time_left_ms(before_ms) == 0) poke(w->lifeline);
 }
 
 /* ---- starting and ending the warden ---- */
 
-/* Moves the lifeline to descriptor LIFELINE_FD, opens /dev/null as descriptors 0, 1 and 2, and
- * closes all other descriptors. */
-static void keep_only(int lifeline) {
-    /* The loop below overwrites descriptors 0, 1 and 2. The lifeline may be one of them, so it is
-     * duplicated first. */
-    int spare = fcntl(lifeline, F_DUPFD_CLOEXEC, LIFELINE_FD + 1);
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+/* Makes `first` the descriptor LIFELINE_FD and `second`, unless it is -1, DEPUTY_FD; opens
+ * /dev/null as descriptors 0, 1 and 2, and closes all other descriptors. */
+static void keep_only(int first, int second) {
+    /* Both may have numbers that are overwritten below, so they are duplicated first. */
+    int spare = fcntl(first, F_DUPFD_CLOEXEC, DEPUTY_FD + 1);
+    int spare_second = second < 0 ? -1 : fcntl(second, F_DUPFD_CLOEXEC, DEPUTY_FD + 1);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), last = LIFELINE_FD;
     for (int i = 0; i < LIFELINE_FD; i++) (void) dup2(null, i);
     (void) dup2(spare, LIFELINE_FD);
-    if (syscall(SYS_close_range, LIFELINE_FD + 1, ~0U, 0) == 0) return;
+    if (spare_second >= 0 && dup2(spare_second, DEPUTY_FD) >= 0) last = DEPUTY_FD;
+    if (syscall(SYS_close_range, last + 1, ~0U, 0) == 0) return;
     struct proc_dir dir; /* Linux before 5.9 has no close_range(), so close one by one */
     if (proc_dir_open(&dir, AT_FDCWD, "/proc/self/fd") < 0) return;
     const char *name;
     while ((name = proc_dir_next(&dir)) != NULL) {
         int fd = proc_parse_pid(name);
-        if (fd > LIFELINE_FD && fd != dir.fd) (void) close(fd);
+        if (fd > last && fd != dir.fd) (void) close(fd);
     }
     proc_dir_close(&dir);
 }
 
-static _Noreturn void warden_main(int lifeline, const char *token, struct cgroup cgroup,
-                                  struct warden_roster *roster) {
+/* Overwrites the command line that ps and pkill -f see, which is a copy of the launcher's. Two
+ * fields of /proc/self/stat say where it lies in memory. */
+static void hide_command_line(void) {
+    struct proc_stat stat;
+    if (proc_stat(getpid(), &stat) < 0 || stat.args_end <= stat.args) return;
+    char *args = (char *) (uintptr_t) stat.args; // NOLINT: the kernel reports it as a number
+    size_t size = (size_t) (stat.args_end - stat.args);
+    memset(args, 0, size);
+    if (size > sizeof DEPUTY_NAME) memcpy(args, DEPUTY_NAME, sizeof DEPUTY_NAME);
+}
+
+static _Noreturn void deputy_main(int line, const char *token, struct cgroup cgroup,
+                                  const struct warden_roster *roster) {
+    char byte;
+    ssize_t got;
+    (void) setsid();
+    (void) prctl(PR_SET_NAME, DEPUTY_NAME);
+    hide_command_line();
+    keep_only(line, -1);
+    cgroup_sweep(&cgroup);
+    while ((got = read(LIFELINE_FD, &byte, 1)) < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+        cgroup_reopen(&cgroup);
+        end_everything(token, &cgroup, roster);
+    }
+    _exit(0);
+}
+
+/* Forks the deputy. If that fails, the warden goes on without a deputy. */
+static void start_deputy(const int line[2], const char *token, const struct cgroup *cgroup,
+                         struct warden_roster *roster) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void) close(line[1]);
+        deputy_main(line[0], token, *cgroup, roster);
+    }
+    roster->deputy = pid > 0 ? pid : 0;
+}
+
+static _Noreturn void warden_main(int lifeline, const int deputy_line[2], const char *token,
+                                  struct cgroup cgroup, struct warden_roster *roster) {
     (void) setsid();
     (void) prctl(PR_SET_NAME, "crun-warden");
     (void) chdir("/");
-    keep_only(lifeline);
+    /* the warden's copy would keep the folder locked when this process is dead */
+    cr_close_fd(&cgroup.fd);
+    start_deputy(deputy_line, token, &cgroup, roster);
+    keep_only(lifeline, deputy_line[1]);
     watch(token, roster);
     cgroup_reopen(&cgroup); /* the cgroup may have been replaced since the fork */
     end_everything(token, &cgroup, roster);
+    poke(DEPUTY_FD);
     _exit(0);
+}
+
+static void close_both(int ends[2]) {
+    cr_close_fd(&ends[0]);
+    cr_close_fd(&ends[1]);
 }
 
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
                  struct warden_roster *roster) {
-    int ends[2];
-    *w = (struct warden){.pidfd = -1, .lifeline = -1};
-    if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
+    int ends[2], line[2];
+    *w = (struct warden){.pidfd = -1, .lifeline = -1, .deputy_line = -1};
+    if (open_line(ends) < 0) return -errno;
+    if (open_line(line) < 0) {
+        int rc = -errno;
+        close_both(ends);
+        return rc;
+    }
     uint64_t all = UINT64_MAX, before = 0;
     (void) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
     pid_t pid = fork();
     if (pid == 0) {
         (void) close(ends[1]);
-        warden_main(ends[0], token, *cgroup, roster); /* every signal stays blocked in the warden */
+        /* every signal stays blocked in the warden */
+        warden_main(ends[0], line, token, *cgroup, roster);
     }
     int rc = pid < 0 ? -errno : 0;
     (void) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
-    (void) close(ends[0]);
+    cr_close_fd(&ends[0]);
+    cr_close_fd(&line[0]);
     if (rc < 0) {
-        (void) close(ends[1]);
+        close_both(ends);
+        close_both(line);
         return rc;
     }
-    *w = (struct warden){.pid = pid, .lifeline = ends[1]};
+    *w = (struct warden){.pid = pid, .lifeline = ends[1], .deputy_line = line[1]};
     w->pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
     return 0;
 }
@@ -341,14 +418,21 @@ void warden_wait(struct warden *w) {
     cr_close_fd(&w->lifeline);
 }
 
+void warden_dismiss_deputy(int *deputy_line) {
+    poke(*deputy_line);
+    cr_close_fd(deputy_line);
+}
+
 /* w->pid cannot belong to another process: the warden is a child of this process, and the kernel
  * gives its pid to no other process before this process has waited for it. */
 void warden_kill(struct warden *w) {
+    warden_dismiss_deputy(&w->deputy_line);
     if (w->pid > 0) (void) kill(w->pid, SIGKILL);
 }
 
 void warden_release(struct warden *w) {
     w->pid = 0;
+    cr_close_fd(&w->deputy_line);
     cr_close_fd(&w->pidfd);
     cr_close_fd(&w->lifeline);
 }

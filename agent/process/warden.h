@@ -20,6 +20,7 @@ struct warden_roster {
     int64_t fence_ms;
     /* true once the warden has ended workers at the fence; this process sets it to false again */
     bool fenced;
+    pid_t deputy; /* the warden's deputy; 0 if there is none; the warden sets it */
     /* [i]: the pid of a living worker, which is also the number of its Unix session; or 0 if the
      * entry is free */
     pid_t session[WARDEN_SESSION_MAX];
@@ -28,9 +29,13 @@ struct warden_roster {
 struct warden {
     pid_t pid; /* 0 = there is no warden */
     int pidfd; /* becomes readable when the warden has died; -1 on a kernel without pidfds */
-    /* the writing end of a pipe. When its last copy is closed, by this process or because this
+    /* the writing end of a line. When its last copy is closed, by this process or because this
      * process dies, the warden ends all processes of the nursery */
     int lifeline;
+    /* A copy of the writing end of the deputy's line; the warden has the other copy. When both are
+     * closed because this process and the warden are dead, the deputy does what the warden would
+     * have done. A byte in this line makes the deputy exit. */
+    int deputy_line;
 };
 
 /* Sets roster->fence_ms. The warden sleeps until the fence that it knows, and then reads the new
@@ -44,12 +49,16 @@ int warden_start(struct warden *w, const char *token, const struct cgroup *cgrou
                  struct warden_roster *roster);
 
 /* Call this when the nursery has no processes left, and call warden_wait() after it. Kills the
- * warden. */
+ * warden and makes its deputy exit. */
 void warden_kill(struct warden *w);
 
 /* Makes the warden end all processes of the nursery that are left, and then exit. After this call
  * w->pid is 0 and nobody waits for the warden; do not call warden_wait(). */
 void warden_release(struct warden *w);
+
+/* Makes the deputy of a dead warden exit, and closes *deputy_line. Call this when another warden
+ * has been started. */
+void warden_dismiss_deputy(int *deputy_line);
 
 /* Waits until the warden is dead, and reaps it. The warden must have been killed, by warden_kill()
  * or from outside. */

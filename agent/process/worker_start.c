@@ -5,6 +5,7 @@
 #include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,10 +44,17 @@ static struct worker_process *worker_new(struct nursery *n, const struct worker_
     return NULL;
 }
 
-/* Call this when a worker could not be started in the cgroup. Closes the cgroup, so that later
- * workers are started without it. While workers live the cgroup stays open, because it is needed to
- * end those in it. */
-static void give_up_cgroup(struct nursery *n) {
+/* Call this when a worker could not be started in the cgroup. `why` is a negative errno, or 0 if
+ * the kernel has killed the worker at its start. Closes the cgroup, so that later workers are
+ * started without it. While workers live the cgroup stays open, because it is needed to end those
+ * in it. */
+static void give_up_cgroup(struct nursery *n, int why) {
+    if (!n->cgroup_given_up) {
+        cr_warn("cannot start a worker in the cgroup '%s': %s; workers start outside of it, where "
+                "crun finds fewer of the processes that they leave", n->cgroup.path,
+                why < 0 ? strerror(-why) : "the kernel has killed it");
+    }
+    n->cgroup_given_up = true;
     if (TAILQ_EMPTY(&n->living)) cr_close_fd(&n->cgroup.fd);
 }
 
@@ -67,7 +75,7 @@ static int begin(struct worker_process *w, const struct worker_spawn *how, struc
     rc = spawn_begin(slot, &request, &n->borrow);
     known_children_end(rc == 0 ? slot->child.pid : 0);
     if (rc == -ENOTSUP && cgroup_fd >= 0) {
-        give_up_cgroup(n);
+        give_up_cgroup(n, slot->report.rc);
         return begin(w, how, slot, -1);
     }
     if (rc < 0) return rc;
@@ -84,7 +92,7 @@ static int finish(struct worker_process *w, const struct worker_spawn *how, stru
     int rc = spawn_finish(slot, what);
     if (rc < 0) worker_unregister(w);
     if (rc != -ENOTSUP || slot->request.cgroup_fd < 0) return rc;
-    give_up_cgroup(w->nursery);
+    give_up_cgroup(w->nursery, 0);
     *what = "start";
     rc = begin(w, how, slot, -1);
     return rc < 0 ? rc : finish(w, how, slot, what);

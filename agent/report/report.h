@@ -7,9 +7,13 @@
 #include "agent/report/error_file.h"
 #include "agent/report/event_log.h"
 #include "agent/report/events.h"
+#include "agent/report/failures.h"
+#include "agent/report/kernel_log.h"
+#include "agent/report/last_lines.h"
 #include "agent/report/ledger.h"
 #include "agent/report/ledger_text.h"
 #include "agent/report/oom.h"
 #include "agent/report/verdict.h"
+#include "agent/report/verdict_json.h"
 
 #endif

@@ -43,6 +43,8 @@ struct verdict_worker {
                              * are not known */
     size_t last_words_len;
     int last_words_error; /* errno that says why the last words are lost; 0 if they are not lost */
+    const char *kernel_line; /* the kernel's line about the worker's death; NULL if there is none */
+    bool oom_killed;         /* true if kernel_line says that memory was short */
     bool last_words_mixed; /* true if last_words are from stdout and stderr together */
 };
 
@@ -54,6 +56,7 @@ struct verdict {
     uint32_t restarts, max_restarts;
     /* number of out-of-memory kills that crun's memory cgroup counted during the attempt */
     uint64_t oom_kills;
+    const char *behind; /* one line that names the rank for which others waited; "" if none did */
 };
 
 /* Returns the index of the worker that failed first. `count` must be greater than 0. */

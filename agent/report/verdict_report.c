@@ -147,10 +147,16 @@ static int append_victims(struct cr_buffer *out, const struct verdict *v, size_t
 static int append_evidence(struct cr_buffer *out, const struct verdict *v, size_t first) {
     const struct verdict_worker *w = &v->workers[first];
     TRY(append_error(out, w));
+    if (w->kernel_line != NULL) TRY(cr_buffer_printf(out, "  kernel: %s\n", w->kernel_line));
     TRY(append_last_words(out, w));
     TRY(append_files(out, w));
     TRY(append_later_failures(out, v, first));
     TRY(append_victims(out, v, first));
+    if (v->behind != NULL && v->behind[0] != '\0') {
+        TRY(cr_buffer_printf(out, "  who was waited for: "));
+        TRY(cr_text_append(out, v->behind, strlen(v->behind), ""));
+        TRY(cr_buffer_append(out, "\n", 1));
+    }
     if (v->max_restarts == 0) return 0;
     return cr_buffer_printf(out, "  restarts: %u of %u used\n", v->restarts, v->max_restarts);
 }

@@ -54,6 +54,7 @@ static int append_sender(struct cr_buffer *out, const struct verdict *v,
             out, ", sent by crun's timer watchdog: a timer that it had set had expired");
     }
     if (w->exit_code != -SIGKILL || verdict_is_victim(w)) return 0;
+    if (w->oom_killed) return cr_buffer_printf(out, ", sent by the kernel: memory was short");
     if (v->oom_kills == 0) return cr_buffer_printf(out, ", not sent by crun");
     return cr_buffer_printf(out,
                             ", consistent with out of memory: the memory cgroup counted %" PRIu64

@@ -5,28 +5,43 @@ _crun_agent() {
     [[ $cur == '=' ]] && cur=
     [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "serve status notify dump why --help --version" -- "$cur"))
+        COMPREPLY=($(compgen -W "serve status notify dump why top key --help --version" -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]}:${prev//_/-} in
         serve:--listen) COMPREPLY=($(compgen -W "[::]:29400 0.0.0.0:29400 127.0.0.1:0" -- "$cur")); return ;;
         serve:--port-range) COMPREPLY=($(compgen -W "29500-29600" -- "$cur")); return ;;
+        serve:--store-allow) COMPREPLY=($(compgen -W "nodes any" -- "$cur")); return ;;
+        serve:--status-addr) COMPREPLY=($(compgen -W "127.0.0.1:9400" -- "$cur")); return ;;
+        serve:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        serve:--auth) COMPREPLY=($(compgen -W "auto required off" -- "$cur")); return ;;
+        status:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--kind) COMPREPLY=($(compgen -W "leave preemption maintenance" -- "$cur")); return ;;
         notify:--in) COMPREPLY=($(compgen -W "30 60 120" -- "$cur")); return ;;
         notify:--why) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        notify:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         dump:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         dump:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        dump:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         why:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         why:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        why:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        top:--interval) COMPREPLY=($(compgen -W "1 2 5" -- "$cur")); return ;;
+        top:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        key:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        key:--role) COMPREPLY=($(compgen -W "member operator" -- "$cur")); return ;;
+        key:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case ${COMP_WORDS[1]} in
-        serve) options="--listen --port-range" ;;
-        status) options="--json" ;;
-        notify) options="--job --node --kind --in --why" ;;
-        dump) options="--job --node" ;;
-        why) options="--job --node --json" ;;
+        serve) options="--listen --port-range --store-allow --status-addr --rdzv-token-file --auth" ;;
+        status) options="--json --rdzv-token-file" ;;
+        notify) options="--job --node --kind --in --why --rdzv-token-file" ;;
+        dump) options="--job --node --rdzv-token-file" ;;
+        why) options="--job --node --json --rdzv-token-file" ;;
+        top) options="--once --json --interval --rdzv-token-file" ;;
+        key) options="--job --role --rdzv-token-file" ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))

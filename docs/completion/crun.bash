@@ -22,6 +22,7 @@ _crun() {
         --master-port) COMPREPLY=($(compgen -W "0 29500" -- "$cur")); return ;;
         --local-addr) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --port-range) COMPREPLY=($(compgen -W "29500-29600" -- "$cur")); return ;;
+        --store-allow) COMPREPLY=($(compgen -W "nodes any" -- "$cur")); return ;;
         --rdzv-backend) COMPREPLY=($(compgen -W "c10d static etcd" -- "$cur")); return ;;
         --rdzv-endpoint) COMPREPLY=($(compgen -W "localhost:0 localhost:29400" -- "$cur")); return ;;
         --rdzv-id) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -35,6 +36,7 @@ _crun() {
         --preemption-notice) COMPREPLY=($(compgen -W "30 60 120" -- "$cur")); return ;;
         --step-timeout) COMPREPLY=($(compgen -W "0 600" -- "$cur")); return ;;
         --hang-timeout) COMPREPLY=($(compgen -W "0 600 1800" -- "$cur")); return ;;
+        --exit-codes) COMPREPLY=($(compgen -W "torchrun distinct" -- "$cur")); return ;;
         --leftovers) COMPREPLY=($(compgen -W "detached end keep" -- "$cur")); return ;;
         --log-dir) COMPREPLY=($(compgen -d -- "$cur")); return ;;
         --log-max-size) COMPREPLY=($(compgen -W "0 10M 1G" -- "$cur")); return ;;
@@ -48,9 +50,11 @@ _crun() {
         --event-log-handler) COMPREPLY=($(compgen -W "null console" -- "$cur")); return ;;
         --event-log) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --summary) COMPREPLY=($(compgen -W "auto always never" -- "$cur")); return ;;
+        --status-addr) COMPREPLY=($(compgen -W "127.0.0.1:0 127.0.0.1:9400" -- "$cur")); return ;;
+        --log-format) COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
-    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --pmi --start-method --standalone --master-addr --master-port --local-addr --port-range --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --use-env --print-completion --help --version"
+    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --pmi --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --log-format --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else

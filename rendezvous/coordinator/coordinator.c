@@ -28,6 +28,7 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
     c->may_form = true;
     c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
+    succession_forget(c);
     return c;
 }
 
@@ -35,6 +36,8 @@ void coordinator_free(struct coordinator *c) {
     if (c == NULL) return;
     seats_free(c);
     resuming_forget(c);
+    succession_forget(c);
+    free(c->inquiry.entries);
     free(c->run_id);
     free(c);
 }
@@ -61,13 +64,18 @@ void coordinator_set_why(struct coordinator *c, const char *fmt, ...) {
     va_end(ap);
 }
 
-/* Sends STOP. If this coordinator has lost the right to form rounds, STOP gives the node one lease
- * to stop its workers: another leader may be elected, which relies on this limit before it forms a
- * round (forming.c). */
-static void send_stop(struct coordinator *c, struct coordinator_seat *s) {
+/* Returns how long a node may take to stop its workers, in ms; 0 = STOP sets no limit. If this
+ * coordinator has lost the right to form rounds, it is one lease: another leader may be elected,
+ * which relies on this limit before it forms a round (forming.c). If it lacks the majority, it is
+ * an eighth of a lease: after a quarter of a lease an heir may form a round. */
+static int64_t limit_of_stop(const struct coordinator *c) {
+    if (c->succession.lacks_majority) return c->lease_ms / 8 + 1;
+    return c->may_form ? 0 : c->lease_ms;
+}
+
+void coordinator_send_stop(struct coordinator *c, struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_STOP};
-    m.stop = (struct rdzv_stop){
-        .round = c->round, .why = c->why, .limit_ms = c->may_form ? 0 : c->lease_ms};
+    m.stop = (struct rdzv_stop){.round = c->round, .why = c->why, .limit_ms = limit_of_stop(c)};
     seat_send(c, s, &m);
 }
 
@@ -98,7 +106,7 @@ void coordinator_stop_round(struct coordinator *c, int64_t now_ms) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->state != SEAT_RUNNING && s->state != SEAT_SUCCEEDED) continue;
-        send_stop(c, s);
+        coordinator_send_stop(c, s);
         seat_enter(c, s, SEAT_STOPPING, now_ms);
     }
     coordinator_start_forming(c, now_ms, c->why);
@@ -118,7 +126,7 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
 /* ---- coordinator_reconcile() ---- */
 
 static void nodes_wait_to_be_let_in(struct coordinator *c, int64_t now_ms) {
-    if (c->change.open || !c->may_form) return;
+    if (c->change.open || !succession_may_decide(c)) return;
     coordinator_set_why(c, "%" PRIu32 " more node(s) joined", c->in_state[SEAT_JOINED]);
     if (c->notice_ms > 0) {
         coordinator_announce(c, now_ms, RENDEZVOUS_CHANGE_JOIN, c->notice_ms);
@@ -140,6 +148,7 @@ static void reconcile_running(struct coordinator *c, int64_t now_ms) {
 
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
     c->is_held = false;
+    succession_check(c, now_ms);
     if (c->phase == COORDINATOR_REBUILDING) resuming_reconcile(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING) reconcile_running(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING && c->change.open) coordinator_reconcile_change(c, now_ms);
@@ -162,7 +171,7 @@ static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator
     coordinator_stop_round(c, now_ms);
     /* this node was STOPPING already, so coordinator_stop_round() has sent it no STOP, but it needs
      * the time limit in STOP */
-    if (!c->may_form) send_stop(c, s);
+    if (!succession_may_decide(c)) coordinator_send_stop(c, s);
 }
 
 static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -181,6 +190,7 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
     if (s->state == SEAT_LEAVING) return;
     seat_enter(c, s, SEAT_LEAVING, now_ms);
+    s->is_ended = true;
     charge_node_gone(c, now_ms, s);
     if (s->group_rank >= 0) c->members_changed = true;
     if (c->phase != COORDINATOR_RUNNING || !was_running) return;
@@ -203,30 +213,41 @@ static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordina
     }
     s->store_port = join->store_port <= UINT16_MAX ? (uint16_t) join->store_port : 0;
     seat_enter(c, s, SEAT_JOINED, now_ms);
+    succession_heard(c, now_ms, s, join->heard_at_ms, join->rounds_seen);
     return 0;
 }
 
-static void answer_beat(struct coordinator *c, struct coordinator_seat *s,
+static void answer_beat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const struct rdzv_beat *b) {
     struct rdzv_message ack = {.type = RDZV_BEAT_ACK};
     ack.beat_ack.sent_ms = b->sent_ms;
+    ack.beat_ack.at_ms = now_ms > 0 ? now_ms : 1;
+    ack.beat_ack.settled = succession_settled(c);
     seat_send(c, s, &ack);
+}
+
+/* Returns whether what a beat says about the electorates may decide what is due. */
+static bool needs_beats(const struct coordinator *c) {
+    return c->succession.lacks_majority || !succession_may_form(c);
 }
 
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
-    bool all_heard = charge_heard(c, seat, m);
+    bool needs_it, all_heard = charge_heard(c, seat, m);
     if (seat->next != NULL) coordinator_refuse_next(c, seat);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
     if (c->phase == COORDINATOR_REBUILDING) resuming_hear(c, now_ms, seat, m);
     switch ((unsigned) m->type) {
     case RDZV_BEAT:
-        answer_beat(c, seat, &m->beat);
+        needs_it = needs_beats(c);
+        succession_heard(c, now_ms, seat, m->beat.heard_at_ms, m->beat.rounds_seen);
+        answer_beat(c, now_ms, seat, &m->beat);
         /* any other beat changes nothing, so coordinator_reconcile() need not run */
-        if (!all_heard) return 0;
+        if (!all_heard && !needs_it) return 0;
         break;
+    case RDZV_ABANDON: seat->abandons = true; return 0;
     case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, &m->join, err); break;
     case RDZV_FAILED: got_failed(c, now_ms, seat, &m->failed); break;
     case RDZV_SUCCEEDED: got_succeeded(c, now_ms, seat, &m->succeeded); break;
@@ -234,6 +255,13 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
     case RDZV_CHANGE_ANSWER: coordinator_got_answer(c, now_ms, seat, &m->change_answer); break;
     case RDZV_CHANGE_READY: coordinator_got_ready(c, seat, m->change_ready.id); break;
     case RDZV_NOTICE: coordinator_got_notice(c, now_ms, seat, &m->notice); break;
+    case RDZV_INQUIRE:
+        if (m->inquire.round == c->round) coordinator_inquire(c, now_ms);
+        break;
+    case RDZV_PROGRESS:
+        inquiry_got_progress(c, seat, &m->progress);
+        if (!all_heard) return 0;
+        break;
     default:
         rc = cr_fail(err, -EPROTO, "a node must not send a %s message",
                      rdzv_message_name((unsigned) m->type));
@@ -277,12 +305,14 @@ void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_
                       const char *why) {
     /* the last message is the last sign of the node: it may have been gone since then */
     charge_node_gone(c, seat->heard_ms, seat);
+    seat->is_ended = !seat->abandons;
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }
 
 /* ---- orders of operators and of the host ---- */
 
-uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *what) {
+uint32_t coordinator_operate(struct coordinator *c, int64_t now_ms,
+                             const struct rdzv_operate *what) {
     struct rdzv_message m = {.type = RDZV_ASK_DUMP};
     uint32_t asked = 0;
     m.ask_dump.why = what->why;
@@ -297,6 +327,7 @@ uint32_t coordinator_operate(struct coordinator *c, const struct rdzv_operate *w
         seat_send(c, s, &m);
         asked++;
     }
+    if (what->kind == 0 && asked > 0) coordinator_inquire(c, now_ms);
     return asked;
 }
 
@@ -313,6 +344,9 @@ uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t i
     }
     return asked;
 }
+
+void coordinator_keep_job(struct coordinator *c) { c->keeps_job = true; }
+void coordinator_retire(struct coordinator *c) { c->retires = true; }
 
 void coordinator_follows_another(struct coordinator *c) { c->follows_another = true; }
 

@@ -7,18 +7,21 @@
  *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the list of seats
  *     seat_table.c    hash tables that find a seat by instance or node rank
+ *     succession.c    heirs, and whether this coordinator may decide (electorate.c)
  *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
  *     change.c        the end of a round with notice
  *     budget.c        how many restarts the job has left
  *     charge.c        whether a failed round costs a restart
  *     limits.c        leases, time limits, and the next deadline
  *     waiting.c       the messages to nodes that wait for a round
+ *     inquiry.c       asks nodes what their workers are in; behind.c finds who holds up the others
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
 
 #include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/electorate_internal.h"
 #include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/types.h"
 
@@ -75,6 +78,35 @@ struct coordinator_rebuild {
     bool *is_counted;     /* by group rank: true if the node has resumed; NULL before the first */
 };
 
+/* Who takes over, and whether this coordinator may decide (succession.c). */
+struct coordinator_succession {
+    bool is_heir;          /* true: no round forms here before an electorate was won */
+    bool allows_heirs;     /* true: the rounds of this coordinator have heirs */
+    uint64_t own_instance; /* instance of the launcher in whose process this coordinator runs */
+    /* the electorates of the last round, and of the round before while it still counts */
+    struct electorate now, before;
+    struct rdzv_heirs heirs; /* heirs of the last round */
+    char heirs_text[RDZV_HEIRS_TEXT_MAX];
+    int64_t leader;        /* group rank of this coordinator's own node; -1 = none */
+    /* if an earlier coordinator has formed the round of `now`: group rank of its own node; -1 =
+     * none */
+    int64_t old_leader;
+    /* true: so many nodes may have another coordinator that that one may decide */
+    bool lacks_majority;
+    int64_t lacks_since_ms;
+    int64_t away_ms;       /* when all connections are closed next, while lacks_majority is set */
+    int64_t check_ms;      /* until this time lacks_majority stays false, if no seat is removed */
+};
+
+/* The inquiry what the workers of the round are in. There is at most one at a time. */
+struct coordinator_inquiry {
+    bool is_open;
+    uint64_t id;      /* number of the last inquiry; 0 = there was none */
+    int64_t until_ms; /* end of the time for answers */
+    struct behind_entry *entries; /* [count], the answers so far; `room` fit in */
+    size_t count, room;
+};
+
 /* The tries to open the store of the next round, after the first one has failed. */
 struct store_retry {
     int64_t first_ms;   /* time of the first try; COORDINATOR_NEVER = no try has failed */
@@ -93,6 +125,7 @@ struct coordinator_seat {
     bool local;
     bool unheard;   /* true: the seat is counted in charge.unheard */
     bool is_killed; /* true: one of the node's workers was killed in the failed round */
+    bool owes_progress; /* true: the node was sent ASK_PROGRESS and has not answered all of it */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
     /* With fixed ranks, a second node of the same host may join with the node rank of this seat.
@@ -112,6 +145,14 @@ struct coordinator_seat {
     uint32_t told;        /* the next WAITING is due at since_ms + cr_waiting_line_ms(told) */
     bool told_spare;      /* true: the last WAITING said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
+    int64_t confirmed_ms; /* newest heard_at_ms of the node; COORDINATOR_NEVER = none */
+    /* rank of the node's ballot in succession.now and succession.before; -1 = it has none */
+    int64_t ballot, ballot_before;
+    bool was_in;          /* true: the node was in the last round; set by choose_seats() */
+    uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
+    bool is_ended;        /* true: the node's process has ended, or takes no part any more */
+    bool abandons;        /* true: the node has sent ABANDON, so the end of its connection does not
+                           * mean that its process has ended */
     /* time of the check that found the lease over (limits.c); COORDINATOR_NEVER = none has */
     int64_t suspected_ms;
 };
@@ -147,6 +188,8 @@ struct coordinator {
     int64_t quiet_until_ms;
     bool may_form;         /* true: the coordinator has the right to form rounds */
     bool is_held;          /* true: a round would form now if may_form was true */
+    bool keeps_job;        /* true: the job is not discarded when the last node is gone */
+    bool retires;          /* true: this coordinator forms no further round, an heir will */
     bool stands_by;        /* true: all connections were closed, but the job stays in memory */
     struct coordinator_charge charge;
     /* join_timeout counts from this time: when the phase FORMING began, or, if that was later, when
@@ -165,6 +208,8 @@ struct coordinator {
     bool is_rebuilt;       /* true: the last round was formed by an earlier coordinator */
     struct coordinator_rebuild rebuild;
     struct coordinator_change change;
+    struct coordinator_succession succession;
+    struct coordinator_inquiry inquiry;
     struct store_retry store_retry;
     /* number of nodes of the round that have succeeded and then closed their connection */
     uint32_t gone_after_success;
@@ -191,6 +236,8 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms);
 /* Sets the phase, and logs the change. No other function writes `phase`. */
 void coordinator_enter(struct coordinator *c, enum coordinator_phase next, const char *why);
 void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char *why);
+/* Sends STOP with the reason c->why and the time limit that applies at present. */
+void coordinator_send_stop(struct coordinator *c, struct coordinator_seat *s);
 /* Ends the running round: sends STOP with the reason c->why to its nodes, which stop their workers
  * and join again. */
 void coordinator_stop_round(struct coordinator *c, int64_t now_ms);
@@ -213,6 +260,15 @@ void coordinator_log(struct coordinator *c, enum cr_log_level level, const char 
 void coordinator_set_why(struct coordinator *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void coordinator_send_end(struct coordinator *c, void *peer, int outcome, const char *why);
+
+/* ---- inquiry.c ---- */
+
+/* Begins an inquiry, unless one is open. */
+void coordinator_inquire(struct coordinator *c, int64_t now_ms);
+void inquiry_got_progress(struct coordinator *c, struct coordinator_seat *s,
+                          const struct rdzv_progress *p);
+/* Ends the inquiry if its time is over. */
+void inquiry_tick(struct coordinator *c, int64_t now_ms);
 
 /* ---- seats.c ---- */
 
@@ -283,8 +339,10 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
  * node was in a round of an earlier coordinator, waits until the other nodes of that round have
  * come back or their leases are over. */
 void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j);
-/* Returns true if no round may form yet, because nodes of an earlier coordinator's round may have
- * workers that run. */
+/* Returns the time before which no round may form, because nodes of an earlier coordinator's round
+ * may have workers that run; 0 = there is no such time, or all these nodes have come back. */
+int64_t resuming_until(const struct coordinator *c, int64_t now_ms);
+/* Returns true if no round may form yet for that reason. */
 bool resuming_must_wait(const struct coordinator *c, int64_t now_ms);
 /* Call this in phase REBUILDING. If all nodes of the earlier round have resumed, that round goes
  * on. If it cannot go on, or the time for resuming is over, it is ended. Otherwise does nothing. */
@@ -296,6 +354,38 @@ void resuming_hear(struct coordinator *c, int64_t now_ms, struct coordinator_sea
 /* Discards c->rebuild, which is what was heard of an earlier coordinator's round, and the store of
  * the last round. */
 void resuming_forget(struct coordinator *c);
+
+/* ---- succession.c ---- */
+
+/* Returns whether this coordinator may form rounds and end the job: it has the right to form
+ * rounds, and does not lack the majority. */
+bool succession_may_decide(const struct coordinator *c);
+/* Call this when a seat was made for the node of `j`. */
+void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                         const struct rdzv_join *j);
+/* Call this with heard_at_ms and rounds_seen of each BEAT, JOIN and RESUME of a node. */
+void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                      int64_t heard_at_ms, uint64_t rounds_seen);
+/* Call this before a seat is removed. If s->is_ended is set, the node can elect no heir. */
+void succession_seat_gone(struct coordinator *c, const struct coordinator_seat *s);
+/* Call this when a round has formed, and before ROUND is sent. Chooses the round's heirs. */
+void succession_round_formed(struct coordinator *c);
+/* Finds out whether this coordinator lacks the majority. If it has just lost it, stops the
+ * round. */
+void succession_check(struct coordinator *c, int64_t now_ms);
+/* Call this in coordinator_tick(). If this coordinator has lacked the majority for two leases,
+ * closes all connections, which frees all seats; after six leases it ends the job. */
+void succession_tick(struct coordinator *c, int64_t now_ms);
+int64_t succession_deadline(const struct coordinator *c); /* CR_FOREVER if there is none */
+/* Returns the number of the last round plus 1 if that round is settled, else 0. */
+uint64_t succession_settled(const struct coordinator *c);
+/* Returns false while nodes that have not received the last ROUND could still elect an heir in the
+ * name of the round before. */
+bool succession_may_form(const struct coordinator *c);
+/* Returns whether this coordinator has taken over, and all nodes of the last round have joined it
+ * but the node of the coordinator that was lost. */
+bool succession_all_are_back(const struct coordinator *c, int64_t now_ms);
+void succession_forget(struct coordinator *c);
 
 /* ---- settings.c ---- */
 
@@ -320,6 +410,8 @@ void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j)
 /* Call this when a seat was removed. If no seat is left, the job has not ended and the coordinator
  * does not stand by, discards the job: the coordinator becomes EMPTY, like a new one. */
 void incarnation_end_if_empty(struct coordinator *c);
+/* Discards the job, which has no seat left: the coordinator becomes EMPTY, like a new one. */
+void incarnation_discard(struct coordinator *c);
 
 /* ---- forming.c ---- */
 

@@ -19,10 +19,11 @@
 /* ---- choosing the nodes ---- */
 
 /* Orders the waiting nodes when there are more than max_nodes: nodes of the last round come before
- * spares, and a node that has waited longer comes before another one. */
+ * spares, and a node that has waited longer comes before another one. A coordinator that has taken
+ * over knows the nodes of the last round by their ballots. */
 static int compare_claim(const void *pa, const void *pb) {
     const struct coordinator_seat *const *a = pa, *const *b = pb;
-    int a_was_in = (*a)->group_rank >= 0, b_was_in = (*b)->group_rank >= 0;
+    int a_was_in = (*a)->was_in, b_was_in = (*b)->was_in;
     if (a_was_in != b_was_in) return b_was_in - a_was_in;
     if ((*a)->since_ms != (*b)->since_ms) return (*a)->since_ms < (*b)->since_ms ? -1 : 1;
     return (*a)->instance < (*b)->instance ? -1 : (*a)->instance > (*b)->instance;
@@ -31,7 +32,9 @@ static int compare_claim(const void *pa, const void *pb) {
 static uint32_t choose_seats(struct coordinator *c, struct coordinator_seat **chosen) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->seat_count; i++) {
-        if (c->seats[i]->state == SEAT_JOINED) chosen[n++] = c->seats[i];
+        struct coordinator_seat *s = c->seats[i];
+        s->was_in = s->group_rank >= 0 || (!c->has_formed && s->ballot >= 0);
+        if (s->state == SEAT_JOINED) chosen[n++] = s;
     }
     if (n <= c->max_nodes) return n;
     qsort(chosen, n, sizeof(*chosen), compare_claim);
@@ -94,7 +97,14 @@ static void give_ranks(struct coordinator *c, const struct forming *f, int64_t n
     }
 }
 
+/* Returns whether the node of `s` has the store of the round. */
+static bool has_store(const struct coordinator *c, const struct coordinator_seat *s) {
+    return s->group_rank == 0 && s->store_port != 0 && s->store_port == c->store.port;
+}
+
 void coordinator_send_round(struct coordinator *c, const struct coordinator_seat *s) {
+    bool prepares = s->group_rank == 0 && s->peer != NULL && c->actions->prepare_store != NULL;
+    if (prepares) c->actions->prepare_store(c->arg, s->peer, c->round, has_store(c, s));
     struct rdzv_message m = {.type = RDZV_ROUND};
     m.round = (struct rdzv_round){
         .round = c->round, .restart_count = c->budget.restart_count,
@@ -103,7 +113,13 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
         .first_role_rank = s->first_role_rank, .role_world_size = s->role_world_size,
         .master_addr = c->store.addr, .master_port = c->store.port,
         .max_restarts = c->budget.max_restarts,
-        .incarnation = c->incarnation};
+        .incarnation = c->incarnation, .heirs = c->succession.heirs_text,
+        .leader = (uint32_t) (c->succession.leader + 1)};
+    if (c->succession.before.rounds_seen != 0) {
+        m.round.before_seen = c->succession.before.rounds_seen;
+        m.round.before_size = c->succession.before.size;
+        m.round.before_place = (uint32_t) (s->ballot_before + 1);
+    }
     seat_send(c, s, &m);
 }
 
@@ -136,6 +152,14 @@ static void log_assignment(struct coordinator *c, const struct forming *f) {
                     f->sum.returned, f->sum.moved, f->sum.fresh, text);
 }
 
+static void admit_nodes(struct coordinator *c, const struct forming *f) {
+    if (c->actions->admit == NULL) return;
+    for (uint32_t i = 0; i < f->count; i++) {
+        const struct coordinator_seat *s = f->nodes[i].owner;
+        c->actions->admit(c->arg, s->peer);
+    }
+}
+
 static void begin_round(struct coordinator *c, const struct forming *f, int64_t now_ms) {
     coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
     c->round = c->next_round++;
@@ -148,6 +172,8 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     c->is_rebuilt = false;
     charge_close(c);
     give_ranks(c, f, now_ms);
+    succession_round_formed(c);
+    admit_nodes(c, f);
     for (uint32_t i = 0; i < f->count; i++) coordinator_send_round(c, f->nodes[i].owner);
     log_assignment(c, f);
     coordinator_find_deadline(c, now_ms);
@@ -229,7 +255,8 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms) {
  * set, it waits only before the first round of a run: a node that comes back later is let in with
  * notice, so the other nodes need not wait for it. */
 static int64_t last_call(const struct coordinator *c) {
-    return c->skips_last_call && c->has_formed ? 0 : c->last_call_timeout_ms;
+    bool is_first = !c->has_formed && c->succession.now.rounds_seen == 0;
+    return c->skips_last_call && !is_first ? 0 : c->last_call_timeout_ms;
 }
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
@@ -239,7 +266,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
      * limits only how long nodes wait for each other. */
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
     c->had_stopping = has_stopping;
-    if (!charge_allows_round(c, now_ms)) return;
+    if (!c->succession.lacks_majority && !charge_allows_round(c, now_ms)) return;
     if (c->store_retry.first_ms != COORDINATOR_NEVER && now_ms < c->store_retry.next_ms) return;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
     if (waiting < c->min_nodes) {
@@ -249,11 +276,15 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + last_call(c);
     /* wait until all nodes have stopped their workers, and until nodes of an earlier coordinator's
      * round have had their time to resume */
-    if (has_stopping || resuming_must_wait(c, now_ms)) return;
+    if (has_stopping || !succession_may_form(c)) return;
+    if (resuming_must_wait(c, now_ms)) {
+        coordinator_wake_by(c, resuming_until(c, now_ms));
+        return;
+    }
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
+    if (c->retires) return;
     if (!is_due) coordinator_wake_by(c, c->last_call_ms);
-    else if (!c->may_form) hold(c);
-    else if (now_ms < c->quiet_until_ms) coordinator_wake_by(c, c->quiet_until_ms);
+    else if (!succession_may_decide(c)) hold(c);
     else form_round(c, now_ms);
 }

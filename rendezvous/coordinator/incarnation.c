@@ -12,7 +12,10 @@
  *
  * When the last node is gone and the job has not ended, the coordinator discards all that it knows
  * of the job. So the next run begins with its own settings and a full budget. If nodes of the
- * discarded run join again, their JOINs contain all that the run needs to go on. */
+ * discarded run join again, their JOINs contain all that the run needs to go on. A coordinator in
+ * the launcher of a node discards nothing once there was a round: if even its own node has no seat,
+ * this process was stopped for a while. The nodes have gone over to another coordinator then, and
+ * the next node to come, which may be a new one, must not begin a run of its own here. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/clock.h"
@@ -84,8 +87,13 @@ void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j)
 }
 
 void incarnation_end_if_empty(struct coordinator *c) {
-    if (c->seat_count > 0 || c->stands_by) return;
+    bool may_return = c->keeps_job && (c->has_formed || c->succession.now.rounds_seen != 0);
+    if (c->seat_count > 0 || c->stands_by || may_return) return;
     if (c->phase == COORDINATOR_EMPTY || c->phase == COORDINATOR_ENDED) return;
+    incarnation_discard(c);
+}
+
+void incarnation_discard(struct coordinator *c) {
     coordinator_enter(c, COORDINATOR_EMPTY, "its last node is gone");
     coordinator_log(c, CR_LOG_INFO, "the last node is gone; the next one begins a new run");
     for (uint32_t i = 0; i < c->departed_count; i++) free(c->departed[i]);
@@ -96,6 +104,8 @@ void incarnation_end_if_empty(struct coordinator *c) {
     c->budget = (struct budget){0};
     c->round = c->next_round = c->incarnation = 0;
     resuming_forget(c);
+    succession_forget(c);
+    c->retires = c->stands_by = false;
     c->has_formed = c->had_stopping = false;
     c->group_size = c->world_size = c->gone_after_success = 0;
     c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;

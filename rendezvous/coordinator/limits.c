@@ -98,6 +98,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
+    s->abandons = true; /* its process may still run, and have another coordinator */
     coordinator_lost(c, now_ms, s, why);
 }
 
@@ -111,10 +112,10 @@ static void wake_after(struct coordinator *c, int64_t now_ms, int64_t when_ms) {
 
 static void find_forming_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->phase != COORDINATOR_FORMING) return;
+    wake_after(c, now_ms, resuming_until(c, now_ms));
     if (!c->had_stopping && !c->is_held && !resuming_must_wait(c, now_ms) &&
         c->last_call_ms != COORDINATOR_NEVER) {
         wake_after(c, now_ms, c->last_call_ms);
-        wake_after(c, now_ms, c->quiet_until_ms);
     }
     if (c->store_retry.first_ms != COORDINATOR_NEVER) wake_after(c, now_ms, c->store_retry.next_ms);
 }
@@ -131,6 +132,8 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
     if (c->charge.open) wake_after(c, now_ms, c->charge.killed_until_ms);
     wake_after(c, now_ms, c->rebuild.until_ms);
+    coordinator_wake_by(c, succession_deadline(c));
+    if (c->inquiry.is_open) coordinator_wake_by(c, c->inquiry.until_ms);
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
@@ -138,7 +141,9 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     /* Reconcile before the time limits are checked: if the last call ends at the same time as a
      * node's join_timeout, the round forms with that node. */
     coordinator_reconcile(c, now_ms);
+    succession_tick(c, now_ms);
     coordinator_tell_waiting(c, now_ms);
+    inquiry_tick(c, now_ms);
     for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
         /* handling a seat may free other seats, too, so that the list ends before i */
         if (i >= c->seat_count) continue;

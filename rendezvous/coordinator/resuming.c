@@ -47,16 +47,18 @@ void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinat
 
 /* Gives the seat to a new connection of the same node. */
 static void take_seat_back(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
-                           void *peer, uint64_t connection) {
+                           void *peer, const struct rdzv_join *j) {
     char name[SEAT_NAME_MAX];
     /* the node is not gone, so no other node gets its node rank */
     if (s->next != NULL) coordinator_refuse_next(c, s);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     else c->suspended--;
     s->peer = peer;
-    s->connection = connection;
+    s->connection = j->connection;
     s->heard_ms = now_ms;
     s->suspected_ms = COORDINATOR_NEVER;
+    s->abandons = false;
+    succession_heard(c, now_ms, s, j->heard_at_ms, j->rounds_seen);
     seat_name(s, name);
     coordinator_log(c, CR_LOG_INFO, "%s has resumed on a new connection", name);
     joining_accept(c, peer, "");
@@ -89,12 +91,12 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
     if (s->state == SEAT_STOPPING) {
         struct cr_error err = {0};
         struct rdzv_message m = {.type = RDZV_JOIN};
-        take_seat_back(c, now_ms, s, peer, j->connection);
+        take_seat_back(c, now_ms, s, peer, j);
         (void) coordinator_receive(c, now_ms, s, &m, &err);
         return s;
     }
     if (!has_missed_round(c, s, j->rounds_seen)) return NULL;
-    take_seat_back(c, now_ms, s, peer, j->connection);
+    take_seat_back(c, now_ms, s, peer, j);
     resuming_repeat_round(c, now_ms, s);
     return s;
 }
@@ -105,9 +107,14 @@ static bool all_counted(const struct coordinator_rebuild *r) {
     return r->group_size > 0 && r->counted == r->group_size;
 }
 
-bool resuming_must_wait(const struct coordinator *c, int64_t now_ms) {
+int64_t resuming_until(const struct coordinator *c, int64_t now_ms) {
     const struct coordinator_rebuild *r = &c->rebuild;
-    return now_ms < r->until_ms && !all_counted(r);
+    if (all_counted(r) || succession_all_are_back(c, now_ms)) return 0;
+    return r->until_ms > c->quiet_until_ms ? r->until_ms : c->quiet_until_ms;
+}
+
+bool resuming_must_wait(const struct coordinator *c, int64_t now_ms) {
+    return now_ms < resuming_until(c, now_ms);
 }
 
 /* Notes that the node with group rank `rank` of the earlier round has resumed. Returns true if it
@@ -152,6 +159,9 @@ static bool is_of_newest_round(struct coordinator *c, int64_t now_ms, const stru
     struct coordinator_rebuild *r = &c->rebuild;
     if (c->group_size != 0 && !resuming_must_wait(c, now_ms)) return false;
     if (j->rounds_seen != r->rounds_seen || j->last_group_size != r->group_size) return false;
+    /* the process of the earlier coordinator has ended, and with it its node, which need not be
+     * waited for */
+    if (j->leader_ended != 0) (void) count_rank(r, (int64_t) j->leader - 1);
     return count_rank(r, j->last_rank);
 }
 
@@ -267,7 +277,9 @@ static void hear_part(struct coordinator *c, int64_t now_ms, struct coordinator_
 static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_ms, void *peer,
                                             struct coordinator_seat *s,
                                             const struct rdzv_resume *r) {
-    take_seat_back(c, now_ms, s, peer, r->connection);
+    struct rdzv_join j;
+    rdzv_join_of_resume(r, &j);
+    take_seat_back(c, now_ms, s, peer, &j);
     /* the node sends JOIN next */
     if (s->state == SEAT_JOINED) seat_enter(c, s, SEAT_STOPPING, now_ms);
     bool was_running = s->state == SEAT_RUNNING || s->state == SEAT_SUCCEEDED;
@@ -335,7 +347,7 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
         return NULL;
     }
     if (s != NULL && c->phase == COORDINATOR_ENDED) {
-        take_seat_back(c, now_ms, s, peer, j.connection);
+        take_seat_back(c, now_ms, s, peer, &j);
         coordinator_send_end(c, peer, c->outcome, c->why);
         return s;
     }
@@ -345,7 +357,7 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
         return resume_seat(c, now_ms, peer, s, r);
     if (s != NULL && r->part == RDZV_PART_FAILED && has_missed_round(c, s, j.rounds_seen)) {
         /* The failure was in an earlier round, which is over. The node's JOIN follows RESUME. */
-        take_seat_back(c, now_ms, s, peer, j.connection);
+        take_seat_back(c, now_ms, s, peer, &j);
         s->missed_round = true;
         return s;
     }

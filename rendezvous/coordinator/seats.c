@@ -123,6 +123,7 @@ struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *p
     c->in_change[CHANGE_NONE]++;
     if (!local) coordinator_wake_by(c, now_ms + c->lease_ms);
     coordinator_wake_by(c, coordinator_waiting_due(c, s));
+    succession_seat_new(c, now_ms, s, join);
     return s;
 }
 
@@ -139,6 +140,7 @@ static void note_departed(struct coordinator *c, const struct coordinator_seat *
 void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     note_departed(c, s);
     charge_forget(c, s);
+    succession_seat_gone(c, s);
     if (s->peer == NULL) c->suspended--;
     unindex_seat(c, s);
     leave_queue(c, s);

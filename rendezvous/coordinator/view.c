@@ -46,6 +46,10 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
                                      .suspended = c->suspended,
                                      .awaited = count_awaited(c),
                                      .is_held = c->is_held,
+                                     .lacks_majority = c->succession.lacks_majority,
+                                     .decides = (c->has_formed || c->succession.now.is_won) &&
+                                                !c->succession.lacks_majority,
+                                     .has_heirs = c->succession.heirs.count > 0,
                                      .outcome = c->outcome,
                                      .why = c->why};
     memcpy(out->in_state, c->in_state, sizeof(out->in_state));

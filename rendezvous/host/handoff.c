@@ -16,6 +16,7 @@ static void on_handoff(void *arg, const struct store_handoff *from) {
     struct handoff *h = malloc(sizeof(*h) + from->len);
     if (h == NULL) {
         (void) close(from->fd);
+        store_server_given_back(host->store);
         return;
     }
     *h = (struct handoff){.fd = from->fd, .len = from->len};

@@ -19,6 +19,9 @@ int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_n
 
 /* Most lines in 10 s of the level info: a large job logs one for each node that joins. */
 #define INFOS_MAX 1000
+/* Most lines in 10 s about peers that could not authenticate: anybody can cause them, and they are
+ * alike. */
+#define REFUSALS_MAX 3
 
 void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text) {
     struct cr_log_limit *limit = level == CR_LOG_INFO ? &host->infos : &host->warnings;
@@ -40,6 +43,7 @@ static void stand_by(struct coordinator_host *host) {
     host->terms.leads = false;
     LIST_FOREACH(job, &host->jobs, entry) coordinator_stand_by(job->coordinator);
     LIST_FOREACH(peer, &host->peers, entry) {
+        host_peer_say_goodbye(peer, "etcd does not confirm this coordinator");
         host_peer_close(peer, RENDEZVOUS_CLOSED,
                         "a round is due, but etcd does not confirm this coordinator");
     }
@@ -108,7 +112,9 @@ static void host_free(struct coordinator_host *host) {
     host_free_handoffs(host);
     cr_log_limit_end(&host->warnings);
     cr_log_limit_end(&host->infos);
+    cr_log_limit_end(&host->refusals);
     uv_mutex_destroy(&host->lock);
+    free(host->own_run_id);
     free(host->store_host);
     free(host);
 }
@@ -127,20 +133,30 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->loop = loop;
     host->warnings.about = host->infos.about = "jobs and nodes";
     host->infos.max = INFOS_MAX;
+    host->refusals.about = "refused connections";
+    host->refusals.max = REFUSALS_MAX;
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
+    host->own_run_id = strdup(o->own_run_id != NULL ? o->own_run_id : "");
+    host->own_instance = o->own_instance;
+    host->allows_heirs = o->allows_heirs;
+    host->is_heir = o->is_heir;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
     host->ring = o->ring;
-    host->refusal_logged_ms = INT64_MIN / 2;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
     host->terms.in_launcher = o->in_launcher;
+    if (o->store_guard != NULL) host->guard = *o->store_guard;
+    host->is_restricted = host_guard_restricts(&host->guard, o->has_secret || o->ring != NULL);
     draw_id(host);
     STAILQ_INIT(&host->handoffs);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
                     o->store_addr != NULL ? o->store_addr : o->store_host);
-    if (host->store_host != NULL && uv_mutex_init(&host->lock) == 0) return host;
+    if (host->store_host != NULL && host->own_run_id != NULL && uv_mutex_init(&host->lock) == 0) {
+        return host;
+    }
+    free(host->own_run_id);
     free(host->store_host);
     free(host);
     return NULL;
@@ -156,13 +172,15 @@ static bool wants_nodes(const struct coordinator_host_options *o) {
  * and would close its connection. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
-    const struct store_server_options options = {.ports = o->ports};
+    const struct store_server_options options = {.ports = o->ports,
+                                                 .restricted = host->is_restricted};
     int rc = store_server_start(&options, &host->store, err);
     if (rc == 0 && wants_nodes(o)) rc = host_accept_handoffs(host, err);
     if (rc == 0 && o->listen_host != NULL) {
         rc = store_server_open(host->store, o->listen_host, o->listen_port, &host->door,
                                &host->door_port, err);
     }
+    if (rc == 0) rc = host_close_door(host, host->door, err);
     if (rc == 0 && !o->jobs_come_later) {
         rc = host_open_space(host, &host->spare, &host->spare_port, err);
     }
@@ -218,6 +236,7 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why) {
     host->terms.leads = false;
     LIST_FOREACH(peer, &host->peers, entry) {
         CR_ASSERT(!peer->local);
+        host_peer_say_goodbye(peer, why);
         host_peer_forget(peer, why);
     }
     host_free_jobs(host);
@@ -256,6 +275,28 @@ static void on_close_timeout(uv_timer_t *timer) {
 void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
     host_abandon_jobs(host, false, why);
     host_end_event(host);
+}
+
+void coordinator_host_retire(struct coordinator_host *host, const char *why) {
+    bool has_heirs = host_retire_own_job(host);
+    if (!has_heirs) host_abandon_jobs(host, false, why);
+    host_end_event(host);
+}
+
+void coordinator_host_moved(struct coordinator_host *host, const char *run_id, uint64_t epoch,
+                            const char *addr, uint16_t port) {
+    struct cr_error err = {0};
+    struct host_job *job;
+    if (host_get_job(host, NULL, run_id, &job, &err) == 0) {
+        host_supersede_job(job, epoch, addr, port);
+    } else {
+        host_log(host, CR_LOG_WARN, err.text);
+    }
+    host_end_event(host);
+}
+
+bool coordinator_host_has_id(const struct coordinator_host *host, uint64_t coordinator) {
+    return host->terms.coordinator == coordinator;
 }
 
 /* Begins to close the host. Its nodes have close_timeout_ms to close their connections. New

@@ -16,6 +16,7 @@
 #include <uv.h>
 
 struct coordinator_host;
+struct rendezvous_status_events;
 struct secure_ring;
 struct host_peer; /* one connection of a node or an operator */
 
@@ -29,7 +30,15 @@ struct coordinator_host_options {
     const char *listen_host;
     uint16_t listen_port;   /* port for listen_host; 0 = any free port */
     struct cr_port_range ports; /* the ports that may be chosen where 0 is given */
+    /* whom the rounds' stores serve; NULL = as RENDEZVOUS_STORE_AUTO */
+    const struct rendezvous_store_guard *store_guard;
+    bool has_secret;        /* true: nodes have to prove that they have the job's secret */
     bool in_launcher;       /* true: the host ends with a node's launcher */
+    const char *own_run_id; /* run id of the launcher's own job; NULL = there is none */
+    /* `instance` in the JOIN of the launcher's own node; used if own_run_id is not NULL */
+    uint64_t own_instance;
+    bool is_heir;           /* true: this host only goes on with jobs of a host that was lost */
+    bool allows_heirs;      /* true: if this host is lost, another node may take over the jobs */
     bool alone;             /* true: the job has one node, in this process */
     bool jobs_come_later;   /* true: the store opens only when the first round forms */
     /* the secrets that nodes of other processes and operators must have; NULL = the host serves
@@ -49,6 +58,10 @@ struct coordinator_host_options {
  * text that names the address. */
 int coordinator_host_open(uv_loop_t *loop, const struct coordinator_host_options *options,
                           struct coordinator_host **out, struct cr_error *err);
+
+/* Calls `events` for each job of this host, and for each node of that job (server.h). */
+void coordinator_host_visit(const struct coordinator_host *host,
+                            const struct rendezvous_status_events *events, void *arg);
 
 /* Returns the port to which nodes of other processes connect. */
 uint16_t coordinator_host_port(const struct coordinator_host *host);
@@ -83,6 +96,22 @@ void coordinator_host_may_form(struct coordinator_host *host, bool may_form);
  * frees the jobs, which continue under the next coordinator. */
 void coordinator_host_depose(struct coordinator_host *host, const char *why);
 
+/* Call this when this launcher was told to end, before its workers are stopped. If its own job has
+ * heirs, no further round of it forms here, and its nodes get GOODBYE only when the host is closed:
+ * until then they wait for this launcher's workers to end. All other jobs are abandoned, as by
+ * coordinator_host_abandon(). */
+void coordinator_host_retire(struct coordinator_host *host, const char *why);
+
+/* Call this when the launcher's own node is connected to another host, which leads the job
+ * `run_id`. Nodes that come to this host are sent there. */
+void coordinator_host_moved(struct coordinator_host *host, const char *run_id, uint64_t epoch,
+                            const char *addr, uint16_t port);
+/* Returns whether the coordinators of this host have the id `coordinator`, which WELCOME names. */
+bool coordinator_host_has_id(const struct coordinator_host *host, uint64_t coordinator);
+/* Returns true if this host leads the job `run_id` and may decide, and stores its epoch. */
+bool coordinator_host_leads(const struct coordinator_host *host, const char *run_id,
+                            uint64_t *epoch);
+
 /* Sends GOODBYE with the reason `why` to the remote nodes of all jobs that have not ended, and
  * refuses further nodes of these jobs. For a node of this process the job ends, with the outcome
  * LOST. Nothing is closed yet. */
@@ -107,18 +136,29 @@ void coordinator_host_close(struct coordinator_host *host, const char *why,
  * whether the coordinator has chosen this store. */
 struct store_offer;
 
-/* Starts the server for the stores that this node offers. They listen at `listen_host` ("" = on all
- * interfaces), at ports of `ports`. Returns NULL and sets err on failure. */
-struct store_offer *store_offer_new(const char *listen_host, struct cr_port_range ports,
+struct store_offer_options {
+    const char *listen_host;    /* where the stores listen; "" = on all interfaces */
+    struct cr_port_range ports; /* the ports that may be chosen */
+    struct rendezvous_store_guard guard; /* whom the stores serve */
+    bool has_secret;            /* true: the job has a secret */
+};
+
+/* Starts the server for the stores that this node offers. Copies the options. Returns NULL and sets
+ * err on failure. */
+struct store_offer *store_offer_new(const struct store_offer_options *options,
                                     struct cr_error *err);
+/* Call this with the addresses of nodes of the next round, which come in parts. Part 0 replaces
+ * what has come before. Returns 0 or -ENOMEM. */
+int store_offer_admit(struct store_offer *o, uint32_t part, const char *addresses);
 /* Call this before each JOIN. If the offer has no unused empty store, opens one. Stores its port in
  * *port. Returns 0, or a negative errno and a text in err. */
 int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err);
 /* Call this when a round begins; at that time all workers of the previous round are gone. If this
  * node has group rank 0, `port` is the port of the round's store, else 0. If it is the port of the
- * offered store, that store stays open until the next call; all other stores of the offer are
- * closed. */
-void store_offer_settle(struct store_offer *o, uint16_t port);
+ * offered store, that store stays open until the next call, and from now on serves the nodes that
+ * store_offer_admit() has named; all other stores of the offer are closed. If `knows_nodes` is
+ * false, the coordinator is too old to name them, so the store serves everybody. */
+void store_offer_settle(struct store_offer *o, uint16_t port, bool knows_nodes);
 void store_offer_free(struct store_offer *o); /* `o` may be NULL */
 
 #endif

@@ -1,8 +1,8 @@
 /* What the files of rendezvous/host share. host.c opens and closes the host, and has
  * host_end_event(), with which every event ends. jobs.c has the coordinators and their stores,
- * peers.c the connections of nodes and operators, operators.c the answers to operators, and
- * handoff.c the connections that come from the store's thread, and trust.c decides what nodes and
- * operators may do that have, or have not, authenticated.
+ * peers.c the connections of nodes and operators, operators.c the answers to operators, guard.c
+ * whom the stores serve, handoff.c the connections that come from the store's thread, and trust.c
+ * decides what nodes and operators may do that have, or have not, authenticated.
  *
  * A coordinator's action never frees a peer, because its caller, the coordinator, may still use the
  * peer. The actions only queue bytes and put the peer into host->unsent. host_end_event() sends the
@@ -24,9 +24,17 @@ struct host_job {
     LIST_ENTRY(host_job) entry; /* element of host->jobs */
     struct coordinator_host *host;
     char *run_id;
+    struct cr_ip maker; /* address of the node whose HELLO has made the job; all 0 = own node */
     struct coordinator *coordinator;
     struct store_space *space;
+    struct cr_network_list admitted; /* addresses of the nodes of the round */
     bool is_own;       /* true: a node of this process is in it; false in crun-agent */
+    /* epoch of the job's coordinator if it is larger than that in the terms, because a node had
+     * tried to join an heir before it came back; else 0 */
+    uint64_t epoch;
+    bool is_superseded; /* true: another host leads the job; nodes that come are sent there */
+    char leader_addr[RDZV_ADDR_MAX]; /* where that host is; "" = not known */
+    uint16_t leader_port;
     bool says_goodbye; /* true: GOODBYE was sent; a node that comes is refused */
     uint32_t peers;    /* number of connections of this job */
     int64_t forget_ms; /* time at which the job is freed; used while `peers` is 0 */
@@ -38,27 +46,37 @@ struct host_peer {
     LIST_ENTRY(host_peer) unsent_entry;
     bool is_unsent;                /* true: the peer is in host->unsent */
     struct coordinator_host *host;
-    struct host_job *job;          /* the job of the node; NULL before HELLO */
+    /* the job of the node, or of the operator that waits for an inquiry; NULL before HELLO */
+    struct host_job *job;
     /* used only if an operator has ordered an inspection: its id, which the nodes' answers carry,
      * and the number of nodes that have not answered yet; id 0 = no such order */
     uint64_t inspection;
     uint32_t inspected_left;
+    /* by how much the node's wall clock is ahead of this process's, in ns, and the largest error;
+     * the error is -1 until the node has sent its clock */
+    int64_t offset_ns, offset_error_ns;
+    const struct host_job *inspects; /* the job of that order; only compared, never followed */
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
+    struct cr_network_list addresses; /* addresses of the node; its workers may come from them */
     bool local;
+    /* true: an operator waits here for the result of an inquiry; its order went to nodes_told */
+    bool awaits_inquiry;
+    uint32_t nodes_told;
 
     /* used only if the node is in this process (`local`) */
     void (*deliver)(void *arg, const char *data, size_t len);
     void *deliver_arg;
 
     /* used only if the node or operator is in another process */
-    struct secure_channel *channel; /* between `tcp` and `session` */
+    struct secure_tunnel *tunnel; /* between `tcp` and `session` */
     uv_tcp_t tcp;
     uv_timer_t timer;         /* runs until host_session_deadline() */
     int64_t armed_ms;         /* time to which `timer` is set; CR_FOREVER = it is stopped */
     uv_write_t write;
     uv_shutdown_t shutdown;
     struct cr_buffer writing; /* bytes of the uv_write() that is under way */
+    bool resets; /* true: the connection ends with a reset, so that the node may resume */
     bool write_busy, shut, closing;
     int open_handles;
 };
@@ -80,13 +98,11 @@ struct coordinator_host {
     char *store_host;
     char store_addr[RDZV_ADDR_MAX];
     uint16_t store_port;
+    struct rendezvous_store_guard guard;
+    bool is_restricted; /* true: the stores serve only nodes of their round and guard.networks */
     struct host_session_terms terms;
     struct secure_ring *ring; /* see coordinator_host_options */
     bool says_open;           /* true: other machines can reach this host; not logged yet */
-    /* log lines about connections that were refused: the time of the last one, and how many
-     * refusals have not been logged since */
-    int64_t refusal_logged_ms;
-    uint32_t refusals_suppressed;
 
     /* store of the first round; opened together with the host, so that an error is reported at
      * once; NULL = the first round has begun, or there was no such store */
@@ -108,11 +124,16 @@ struct coordinator_host {
 
     /* log lines about jobs and nodes: warnings and errors; others */
     struct cr_log_limit warnings, infos;
+    struct cr_log_limit refusals; /* lines about peers that could not authenticate */
 
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when they
      * are over, the host begins to close */
     bool lingers;
     bool follows_another; /* true: another host may have led the job before */
+    char *own_run_id;    /* run id of this launcher's own job; "" in crun-agent */
+    uint64_t own_instance;
+    bool is_heir;        /* see coordinator_host_options */
+    bool allows_heirs;   /* true: if this host is lost, another node takes over its jobs */
     bool may_form;       /* true: this host has the right to form rounds */
     int64_t held_ms;     /* see coordinator_host_options */
     int64_t stand_by_ms; /* time at which the host stands by; CR_FOREVER = no round is held */
@@ -137,11 +158,14 @@ void host_log(struct coordinator_host *host, enum cr_log_level level, const char
 
 /* Returns the job with that run id, or NULL. */
 struct host_job *host_find_job(const struct coordinator_host *host, const char *run_id);
-/* Returns the job with that run id, which it creates if there is none; NULL when memory is
- * short. */
-struct host_job *host_get_job(struct coordinator_host *host, const char *run_id);
+/* Stores in *out the job with that run id, which it creates if there is none: for `peer`, or if
+ * that is NULL, for this host's own node. Returns 0; or a negative errno and a text in err:
+ * -ENOMEM, or -EUSERS if there are too many jobs already. */
+int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
+                 struct host_job **out, struct cr_error *err);
 /* Call this when a connection of the job is gone. When it was the last one, the job is kept for
- * close_timeout_ms, so that late nodes still learn how the job has ended. */
+ * close_timeout_ms, so that late nodes still learn how the job has ended. A job that never had a
+ * round is not kept. */
 void host_drop_job(struct host_job *job);
 void host_free_jobs(struct coordinator_host *host);
 void host_close_spaces(struct coordinator_host *host);
@@ -165,9 +189,41 @@ bool host_awaits_nodes(const struct coordinator_host *host);
 uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id);
 /* Says goodbye to the nodes of all jobs; if only_own, only to those of this launcher's own job. */
 void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why);
+/* If the launcher's own job has heirs, makes its coordinator form no further round, and returns
+ * true: host_abandon_jobs() can wait until the workers of this launcher are gone. */
+bool host_retire_own_job(struct coordinator_host *host);
+
+/* Call this when another host leads the job. Sends the nodes of the job away; nodes that come later
+ * are sent to that host. */
+void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
+/* Decides whether this host serves a node that has sent HELLO. */
+struct host_session_verdict host_judge(struct coordinator_host *host,
+                                       const struct rdzv_hello *hello);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
+
+/* ---- guard.c ---- */
+
+/* Returns whether the stores of a job with this guard serve only nodes and guard->networks. */
+bool host_guard_restricts(const struct rendezvous_store_guard *guard, bool has_secret);
+/* Appends the networks of the guard to the list. Returns 0 or -ENOMEM. */
+int host_guard_add(const struct rendezvous_store_guard *guard, struct cr_network_list *list);
+/* Sorts the list, and tells the space which addresses the nodes of its round have; if
+ * `is_restricted`, the space serves no other ones. Returns 0 or -ENOMEM. */
+int host_tell_space(struct store_space *space, bool is_restricted, struct cr_network_list *nodes);
+/* Stores the address from which a remote peer has connected. Returns 0 or -ENOTCONN. */
+int host_peer_ip(const struct host_peer *peer, struct cr_ip *out);
+/* Call this when a node has sent JOIN or RESUME. Notes the addresses from which its workers may
+ * come: those in the message, and the one from which the node has connected. */
+void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join);
+/* Tells a port that has no store of a round that it has no nodes; if the stores are restricted, it
+ * serves this machine and guard.networks only. Returns 0, or -ENOMEM and a text in err. */
+int host_close_door(struct coordinator_host *host, struct store_space *space,
+                    struct cr_error *err);
+/* The coordinator's actions of these names; `arg` is the job. */
+void host_admit(void *arg, void *peer);
+void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store);
 
 /* ---- peers.c ---- */
 
@@ -183,6 +239,9 @@ void host_peer_flush(struct host_peer *peer);
 /* Closes the connection of a remote node. The coordinator then frees the node's seat
  * (RENDEZVOUS_CLOSED) or suspends it (RENDEZVOUS_BROKEN). */
 void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const char *why);
+/* Sends GOODBYE at once to a remote node that has a seat, because its connection is about to be
+ * closed although this process goes on. */
+void host_peer_say_goodbye(struct host_peer *peer, const char *why);
 /* Closes the connection of a remote node without a call of its coordinator, because the caller is
  * about to free the coordinator, too. */
 void host_peer_forget(struct host_peer *peer, const char *why);
@@ -194,19 +253,26 @@ void host_answer_status(struct host_peer *peer);
  * returns. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
+/* Call this when a node has sent its wall clock, in BEAT or FAILURE. Measures the difference of the
+ * clocks. */
+void host_note_clock(struct host_peer *from, int64_t wall_ns);
+/* Passes a FAILURE of a node on to all nodes of its job, with the difference of the clocks. */
+void host_pass_failure(struct host_peer *from, const struct rdzv_failure *failure);
+/* Answers the operators that wait for the result of the job's inquiry. */
+void host_answer_inquiry(struct host_job *job, const char *what);
 /* Passes a ROW or INSPECTED of a node on to the operator who ordered the inspection. If all nodes
  * have answered, closes the operator's session. */
 void host_pass_row(struct host_peer *from, const struct rdzv_message *m);
 
 /* ---- trust.c ---- */
 
-/* Creates the channel of a remote peer. Returns 0, or a negative errno if memory or random numbers
+/* Creates the tunnel of a remote peer. Returns 0, or a negative errno if memory or random numbers
  * are short. */
-int host_open_channel(struct host_peer *peer);
-/* Handles bytes that have come from a remote peer: passes them through its channel to its session.
- * If the channel fails, refuses the peer. */
+int host_open_tunnel(struct host_peer *peer);
+/* Handles bytes that have come from a remote peer: passes them through its tunnel to its session.
+ * If the tunnel fails, refuses the peer. */
 void host_receive(struct host_peer *peer, const char *data, size_t len);
-/* Passes the bytes that the session of a remote peer has queued through its channel. Returns the
+/* Passes the bytes that the session of a remote peer has queued through its tunnel. Returns the
  * buffer with the bytes to send, or NULL if memory is short. */
 struct cr_buffer *host_outgoing(struct host_peer *peer);
 /* Returns 0 if this peer may be a node of the job `run_id`, or give orders to that job. If this

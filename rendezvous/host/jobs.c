@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,10 @@ static uint64_t job_draw(void *arg) {
     uint32_t random = 0;
     (void) getrandom(&random, sizeof(random), 0);
     return (uint64_t) time(NULL) << 32 | random;
+}
+
+static void job_on_behind(void *arg, const char *what) {
+    host_answer_inquiry(arg, what);
 }
 
 static void job_log(void *arg, enum cr_log_level level, const char *text) {
@@ -65,6 +70,7 @@ static int job_open_store(void *arg, uint64_t round, struct coordinator_store *o
     struct host_job *job = arg;
     struct coordinator_host *host = job->host;
     uint16_t port = host->store_port;
+    cr_network_list_done(&job->admitted);
     int rc = 0;
     if (host->spare != NULL) {
         job->space = host->spare;
@@ -86,6 +92,7 @@ static void job_close_store(void *arg) {
     struct host_job *job = arg;
     store_space_close(job->space);
     job->space = NULL;
+    cr_network_list_done(&job->admitted);
 }
 
 static bool waits_for_nodes(const struct host_job *job) {
@@ -104,8 +111,10 @@ static const char *job_other_waiting(void *arg) {
 
 static const struct coordinator_actions job_actions = {
     .send = job_send, .hang_up = job_hang_up, .open_store = job_open_store,
-    .close_store = job_close_store, .draw = job_draw,
-    .other_waiting = job_other_waiting, .log = job_log, .wants_log = job_wants_log};
+    .close_store = job_close_store, .admit = host_admit,
+    .prepare_store = host_prepare_store, .draw = job_draw,
+    .other_waiting = job_other_waiting, .on_behind = job_on_behind,
+    .log = job_log, .wants_log = job_wants_log};
 
 /* ---- adding and freeing jobs ---- */
 
@@ -113,6 +122,7 @@ static void job_free(struct host_job *job) {
     if (job == NULL) return;
     coordinator_free(job->coordinator);
     store_space_close(job->space);
+    cr_network_list_done(&job->admitted);
     free(job->run_id);
     free(job);
 }
@@ -136,20 +146,93 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
         return NULL;
     }
     coordinator_identify(job->coordinator, host->terms.coordinator);
+    if (host->is_heir) coordinator_is_heir(job->coordinator);
+    coordinator_set_own(job->coordinator, host->own_instance);
+    if (host->allows_heirs) coordinator_allow_heirs(job->coordinator);
+    job->is_own = strcmp(run_id, host->own_run_id) == 0;
+    if (job->is_own) coordinator_keep_job(job->coordinator);
     if (host->follows_another) coordinator_follows_another(job->coordinator);
     coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
     LIST_INSERT_HEAD(&host->jobs, job, entry);
     return job;
 }
 
-struct host_job *host_get_job(struct coordinator_host *host, const char *run_id) {
-    struct host_job *job = host_find_job(host, run_id);
-    return job != NULL ? job : job_new(host, run_id);
+/* ---- the number of jobs ---- */
+
+/* Returns whether a job that has not ended has suspended seats, whose nodes may resume. */
+static bool may_resume(const struct host_job *job) {
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    return view.suspended > 0 && view.phase != COORDINATOR_ENDED;
+}
+
+/* Most jobs of one host, and most that nodes of one address have made; a host that ends with a
+ * launcher is meant for that launcher's job, so it takes fewer others. The time of each event of
+ * the host grows with the number of its jobs. */
+#define JOBS_MAX             4096
+#define JOBS_MAX_IN_LAUNCHER 64
+#define SHARE_OF_ADDRESS     4 /* jobs of one address: this fraction of all */
+
+static bool is_own_job(const struct host_job *job) {
+    static const struct cr_ip none;
+    return memcmp(&job->maker, &none, sizeof(none)) == 0;
+}
+
+/* Counts the jobs that nodes of other processes have made, and those of them whose nodes have the
+ * address `maker`. Stores in *oldest the job without connections that would be forgotten first;
+ * NULL = there is none. */
+static void count_jobs(const struct coordinator_host *host, const struct cr_ip *maker,
+                       uint32_t *all, uint32_t *same, struct host_job **oldest) {
+    struct host_job *job;
+    *all = *same = 0;
+    *oldest = NULL;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        if (is_own_job(job)) continue;
+        ++*all;
+        if (memcmp(&job->maker, maker, sizeof(*maker)) == 0) ++*same;
+        if (job->peers > 0 || may_resume(job)) continue;
+        if (*oldest == NULL || job->forget_ms < (*oldest)->forget_ms) *oldest = job;
+    }
+}
+
+/* Makes sure that a node of the address `maker` may make another job. If there are too many, an
+ * ended job is forgotten earlier. */
+static int make_room(struct coordinator_host *host, const struct cr_ip *maker,
+                     struct cr_error *err) {
+    uint32_t max = host->terms.in_launcher ? JOBS_MAX_IN_LAUNCHER : JOBS_MAX, all, same;
+    struct host_job *oldest;
+    count_jobs(host, maker, &all, &same, &oldest);
+    if (all < max && same < max / SHARE_OF_ADDRESS) return 0;
+    if (oldest == NULL) {
+        return cr_fail(err, -EUSERS,
+                       "this host has %u other jobs, %u of them from the address of this node, and "
+                       "takes no more; use another endpoint", all, same);
+    }
+    LIST_REMOVE(oldest, entry);
+    job_free(oldest);
+    return 0;
+}
+
+int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
+                 struct host_job **out, struct cr_error *err) {
+    struct cr_ip maker = {.bytes = {0}};
+    *out = host_find_job(host, run_id);
+    if (*out != NULL) return 0;
+    int rc = peer != NULL && host_peer_ip(peer, &maker) == 0 ? make_room(host, &maker, err) : 0;
+    if (rc < 0) return rc;
+    *out = job_new(host, run_id);
+    if (*out == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
+    (*out)->maker = maker;
+    return 0;
 }
 
 void host_drop_job(struct host_job *job) {
-    if (--job->peers == 0)
-        job->forget_ms = host_now_ms(job->host) + job->host->terms.close_timeout_ms;
+    struct coordinator_view view;
+    if (--job->peers > 0) return;
+    coordinator_look(job->coordinator, &view);
+    bool has_past = view.phase != COORDINATOR_EMPTY || view.next_round > 0;
+    job->forget_ms =
+        host_now_ms(job->host) + (has_past ? job->host->terms.close_timeout_ms : 0);
 }
 
 void host_free_jobs(struct coordinator_host *host) {
@@ -177,16 +260,10 @@ int64_t host_jobs_deadline(const struct coordinator_host *host) {
         int64_t deadline_ms = coordinator_deadline(job->coordinator);
         if (deadline_ms < when_ms) when_ms = deadline_ms;
         if (!host->may_form) continue;
-        if (job->peers == 0 && job->forget_ms < when_ms) when_ms = job->forget_ms;
+        if (job->peers > 0 || job->is_superseded) continue;
+        if (job->forget_ms < when_ms) when_ms = job->forget_ms;
     }
     return when_ms;
-}
-
-/* Returns whether a job that has not ended has suspended seats, whose nodes may resume. */
-static bool may_resume(const struct host_job *job) {
-    struct coordinator_view view;
-    coordinator_look(job->coordinator, &view);
-    return view.suspended > 0 && view.phase != COORDINATOR_ENDED;
 }
 
 /* Frees the jobs that have had no connection for close_timeout_ms, but keeps a job whose nodes may
@@ -198,6 +275,7 @@ static void forget_jobs(struct coordinator_host *host) {
     for (job = LIST_FIRST(&host->jobs); job != NULL; job = next) {
         next = LIST_NEXT(job, entry);
         if (job->peers > 0 || host_now_ms(host) < job->forget_ms) continue;
+        if (job->is_superseded) continue; /* nodes that come still have to be sent elsewhere */
         if (may_resume(job)) {
             job->forget_ms = host_now_ms(host) + host->terms.close_timeout_ms;
             continue;
@@ -277,6 +355,66 @@ void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char 
         if (is_running(job)) job->says_goodbye = host->terms.comes_again = true;
         coordinator_goodbye(job->coordinator, why);
     }
+}
+
+bool host_retire_own_job(struct coordinator_host *host) {
+    struct host_job *job;
+    struct coordinator_view view;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        coordinator_look(job->coordinator, &view);
+        if (!job->is_own || !view.has_heirs || view.phase == COORDINATOR_ENDED) continue;
+        coordinator_retire(job->coordinator);
+        return true;
+    }
+    return false;
+}
+
+/* ---- jobs that another host leads ---- */
+
+void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port) {
+    job->is_superseded = true;
+    if (epoch > job->epoch) job->epoch = epoch;
+    (void) snprintf(job->leader_addr, sizeof(job->leader_addr), "%s", addr);
+    job->leader_port = port;
+    coordinator_send_away(job->coordinator);
+}
+
+/* Returns the epoch of the job at this host; `job` may be NULL. */
+static uint64_t epoch_of(const struct coordinator_host *host, const struct host_job *job) {
+    bool is_larger = job != NULL && job->epoch > host->terms.epoch;
+    return is_larger ? job->epoch : host->terms.epoch;
+}
+
+/* A node that names a larger epoch than this host's has tried to join an heir. If this host's
+ * coordinator may decide, no heir has won, so this host goes on under the node's epoch. */
+struct host_session_verdict host_judge(struct coordinator_host *host,
+                                       const struct rdzv_hello *hello) {
+    struct host_job *job = host_find_job(host, hello->run_id);
+    struct host_session_verdict v = {.epoch = epoch_of(host, job)};
+    v.serves = hello->epoch <= v.epoch;
+    if (!host->allows_heirs) return v;
+    if (!v.serves && job != NULL && !job->is_superseded &&
+        coordinator_hear_epoch(job->coordinator, host_now_ms(host)) == COORDINATOR_IS_SUPERSEDED) {
+        job->is_superseded = true;
+    }
+    v.serves = job == NULL || !job->is_superseded;
+    if (v.serves && hello->epoch > v.epoch) v.epoch = hello->epoch;
+    if (v.serves && job != NULL) job->epoch = v.epoch;
+    if (!v.serves && job->leader_addr[0] != '\0') {
+        v.addr = job->leader_addr;
+        v.port = job->leader_port;
+    }
+    return v;
+}
+
+bool coordinator_host_leads(const struct coordinator_host *host, const char *run_id,
+                            uint64_t *epoch) {
+    const struct host_job *job = host_find_job(host, run_id);
+    struct coordinator_view view;
+    if (job == NULL || !host->terms.leads || job->is_superseded) return false;
+    coordinator_look(job->coordinator, &view);
+    *epoch = epoch_of(host, job);
+    return view.phase != COORDINATOR_ENDED && view.decides;
 }
 
 bool host_has_running_job(const struct coordinator_host *host) {

@@ -2,7 +2,8 @@
  * host.h. */
 #include "rendezvous/host/host.h"
 
-#include "store/store.h"
+#include "base/log.h"
+#include "rendezvous/host/host_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,23 +13,48 @@
 struct store_offer {
     struct store_server *server;
     char listen_host[CR_HOST_MAX];
+    struct rendezvous_store_guard guard;
+    bool is_restricted; /* true: the stores serve only nodes of their round and guard.networks */
+    struct cr_network_list admitted; /* addresses of the nodes of the next round */
     struct store_space *offered; /* an unused store; or NULL */
     uint16_t offered_port;
     struct store_space *serving; /* the store of the round; NULL = another node has that store */
 };
 
-struct store_offer *store_offer_new(const char *listen_host, struct cr_port_range ports,
+struct store_offer *store_offer_new(const struct store_offer_options *options,
                                     struct cr_error *err) {
-    const struct store_server_options options = {.ports = ports};
     struct store_offer *o = calloc(1, sizeof(*o));
     if (o == NULL) {
         (void) cr_fail(err, -ENOMEM, "offer a store: out of memory");
         return NULL;
     }
-    (void) snprintf(o->listen_host, sizeof(o->listen_host), "%s", listen_host);
-    if (store_server_start(&options, &o->server, err) == 0) return o;
+    (void) snprintf(o->listen_host, sizeof(o->listen_host), "%s", options->listen_host);
+    o->guard = options->guard;
+    o->is_restricted = host_guard_restricts(&o->guard, options->has_secret);
+    const struct store_server_options server = {.ports = options->ports,
+                                                .restricted = o->is_restricted};
+    if (store_server_start(&server, &o->server, err) == 0) return o;
     free(o);
     return NULL;
+}
+
+int store_offer_admit(struct store_offer *o, uint32_t part, const char *addresses) {
+    if (part == 0) cr_network_list_done(&o->admitted);
+    return cr_network_list_add_text(&o->admitted, addresses);
+}
+
+/* Tells the store of the round which nodes the round has. */
+static void let_nodes_in(struct store_offer *o, bool knows_nodes) {
+    static const struct cr_network everybody = {.bits = 0};
+    int rc = host_guard_add(&o->guard, &o->admitted);
+    if (!o->is_restricted && !knows_nodes) return;
+    if (rc == 0 && !knows_nodes) rc = cr_network_list_add(&o->admitted, &everybody);
+    if (!knows_nodes) {
+        cr_warn("the store of this round serves everybody, because the coordinator's version of "
+                "crun does not tell which nodes may use it; install the same version there");
+    }
+    if (rc == 0) rc = host_tell_space(o->serving, o->is_restricted, &o->admitted);
+    if (rc < 0) cr_warn("the store of this round does not know its nodes: out of memory");
 }
 
 int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err) {
@@ -40,18 +66,20 @@ int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err
     return rc;
 }
 
-void store_offer_settle(struct store_offer *o, uint16_t port) {
+void store_offer_settle(struct store_offer *o, uint16_t port, bool knows_nodes) {
     store_space_close(o->serving);
     o->serving = NULL;
     if (port != 0 && port == o->offered_port) o->serving = o->offered;
     else store_space_close(o->offered);
+    if (o->serving != NULL) let_nodes_in(o, knows_nodes);
+    cr_network_list_done(&o->admitted);
     o->offered = NULL;
     o->offered_port = 0;
 }
 
 void store_offer_free(struct store_offer *o) {
     if (o == NULL) return;
-    store_offer_settle(o, 0);
+    store_offer_settle(o, 0, true);
     store_server_stop(o->server);
     free(o);
 }

@@ -1,35 +1,72 @@
-/* Answers operators: the status of all jobs, and orders to the nodes of one job. */
+/* Answers operators: the status of all jobs, and orders to the nodes of one job. Passes on what
+ * nodes send to operators, and to each other. */
 #include "rendezvous/host/host_internal.h"
 
+#include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/server.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 /* ---- status: each job, followed by its nodes ---- */
 
-static void send_node(void *arg, const struct seat_view *s) {
-    struct host_peer *to = arg;
-    struct rdzv_message m = {.type = RDZV_STATUS_NODE};
-    m.status_node = (struct rdzv_status_node){
+/* The receiver of a visit, and the time at which it is made. */
+struct visit {
+    const struct rendezvous_status_events *events;
+    void *arg;
+    int64_t now_ms;
+};
+
+static void visit_node(void *arg, const struct seat_view *s) {
+    const struct visit *v = arg;
+    const struct rdzv_status_node node = {
         .host = s->host, .addr = s->addr, .role = s->role, .state = s->state, .pid = s->pid,
         .group_rank = s->group_rank, .first_rank = s->first_rank,
         .local_world_size = s->local_world_size,
-        .silent_ms = s->local ? -1 : host_now_ms(to->host) - s->heard_ms};
-    host_peer_send(to, &m);
+        .silent_ms = s->local ? -1 : v->now_ms - s->heard_ms};
+    v->events->on_node(v->arg, &node);
 }
 
-static void send_job(struct host_peer *to, const struct host_job *job) {
+static void visit_job(struct visit *visit, const struct host_job *job) {
     struct coordinator_view v;
     coordinator_look(job->coordinator, &v);
-    struct rdzv_message m = {.type = RDZV_STATUS_JOB};
-    m.status_job = (struct rdzv_status_job){
+    const struct rdzv_status_job status = {
         .run_id = job->run_id, .phase = v.phase, .rounds = v.next_round,
         .restart_count = v.restart_count, .max_restarts = v.max_restarts,
         .min_nodes = v.min_nodes, .max_nodes = v.max_nodes,
         .group_world_size = v.group_world_size, .world_size = v.world_size,
         .nodes = v.seats, .awaited = v.awaited, .why = v.why};
-    host_peer_send(to, &m);
-    coordinator_visit(job->coordinator, send_node, to);
+    visit->events->on_job(visit->arg, &status);
+    coordinator_visit(job->coordinator, visit_node, visit);
+}
+
+void coordinator_host_visit(const struct coordinator_host *host,
+                            const struct rendezvous_status_events *events, void *arg) {
+    struct visit visit = {.events = events, .arg = arg, .now_ms = host_now_ms(host)};
+    const struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) visit_job(&visit, job);
+}
+
+/* An operator who gets the answer to STATUS. */
+struct answer {
+    struct host_peer *peer;
+    uint32_t jobs;
+};
+
+static void send_job(void *arg, const struct rdzv_status_job *job) {
+    struct answer *a = arg;
+    struct rdzv_message m = {.type = RDZV_STATUS_JOB, .status_job = *job};
+    a->jobs++;
+    host_peer_send(a->peer, &m);
+}
+
+static void send_node(void *arg, const struct rdzv_status_node *node) {
+    const struct answer *a = arg;
+    struct rdzv_message m = {.type = RDZV_STATUS_NODE, .status_node = *node};
+    host_peer_send(a->peer, &m);
 }
 
 static void refuse(struct host_peer *peer, const char *why) {
@@ -45,18 +82,20 @@ static bool may_see(const struct host_peer *peer, const struct host_job *job) {
 }
 
 void host_answer_status(struct host_peer *peer) {
-    struct rdzv_message done = {.type = RDZV_STATUS_DONE};
+    static const struct rendezvous_status_events events = {send_job, send_node};
+    struct answer a = {.peer = peer};
+    struct visit visit = {
+        .events = &events, .arg = &a, .now_ms = host_now_ms(peer->host)};
     struct cr_error err = {0};
-    if (host_check_operator(peer, secure_channel_run_id(peer->channel), &err) < 0) {
+    if (host_check_operator(peer, secure_tunnel_run_id(peer->tunnel), &err) < 0) {
         refuse(peer, err.text);
         return;
     }
     const struct host_job *job;
     LIST_FOREACH(job, &peer->host->jobs, entry) {
-        if (!may_see(peer, job)) continue;
-        send_job(peer, job);
-        done.status_done.jobs++;
+        if (may_see(peer, job)) visit_job(&visit, job);
     }
+    struct rdzv_message done = {.type = RDZV_STATUS_DONE, .status_done.jobs = a.jobs};
     host_peer_send(peer, &done);
 }
 
@@ -66,10 +105,12 @@ void host_answer_status(struct host_peer *peer) {
 static uint32_t order_inspection(struct host_peer *peer, struct host_job *job,
                                  const struct rdzv_operate *o) {
     peer->inspection = ++peer->host->inspections;
+    peer->inspects = job;
     peer->inspected_left = coordinator_inspect(job->coordinator, o->host, peer->inspection, o->why);
     return peer->inspected_left;
 }
 
+/* Answers ASK_NOTICE at once. The answers to ASK_DUMP and ASK_INSPECT come later. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
@@ -82,13 +123,22 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                        "there is no job '%.200s'; crun-agent status lists the jobs",
                        o->run_id);
     }
-    m.operated.nodes = inspects ? order_inspection(peer, job, o)
-                                : coordinator_operate(job->coordinator, o);
+    m.operated.nodes =
+        inspects ? order_inspection(peer, job, o)
+                 : coordinator_operate(job->coordinator, host_now_ms(peer->host), o);
     if (m.operated.nodes == 0) {
         return cr_fail(err, -ENOENT,
                        "the job has no such node: '%.200s'; crun-agent status lists the nodes",
                        o->host);
     }
+    if (o->kind == 0) {
+        peer->job = job;
+        job->peers++;
+        peer->awaits_inquiry = true;
+        peer->nodes_told = m.operated.nodes;
+        return 1;
+    }
+    m.operated.behind = "";
     host_peer_send(peer, &m);
     return inspects ? 1 : 0;
 }
@@ -97,9 +147,61 @@ void host_pass_row(struct host_peer *from, const struct rdzv_message *m) {
     uint64_t id = m->type == RDZV_ROW ? m->row.id : m->inspected.id;
     struct host_peer *to;
     LIST_FOREACH(to, &from->host->peers, entry) {
-        if (to->inspection == id && to->session.state == HOST_SESSION_INSPECTING) break;
+        bool is_asked = to->inspection == id && to->inspects == from->job;
+        if (is_asked && to->session.state == HOST_SESSION_INSPECTING) break;
     }
-    if (to == NULL) return; /* the operator has gone */
+    if (to == NULL) return; /* the operator has gone, or ordered nothing of this node's job */
     host_peer_send(to, m);
     if (m->type == RDZV_INSPECTED && --to->inspected_left == 0) host_peer_hang_up(to);
+}
+
+/* ---- failures, which each node of a job learns ---- */
+
+/* Returns half of the time of a round trip on the connection, in ns, as TCP has measured it; -1 if
+ * that is not known. */
+static int64_t half_trip_ns(struct host_peer *peer) {
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    uv_os_fd_t fd;
+    if (uv_fileno((uv_handle_t *) &peer->tcp, &fd) < 0) return -1;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0) return -1;
+    return (int64_t) info.tcpi_rtt * 1000 / 2;
+}
+
+/* A clock that is read here has been on its way for about half of a round trip, and the error of
+ * that is at most as large. The most precise measurement counts; one with at most twice its error
+ * replaces it, because clocks drift. */
+void host_note_clock(struct host_peer *from, int64_t wall_ns) {
+    if (from->local || from->closing || wall_ns <= 0) return;
+    int64_t half_ns = half_trip_ns(from);
+    if (half_ns < 0) return;
+    if (from->offset_error_ns >= 0 && half_ns > 2 * from->offset_error_ns) return;
+    from->offset_error_ns = half_ns;
+    /* computed without a sign, because wall_ns can be any number that a node has sent */
+    from->offset_ns = (int64_t) ((uint64_t) wall_ns + (uint64_t) half_ns - (uint64_t) cr_wall_ns());
+}
+
+void host_pass_failure(struct host_peer *from, const struct rdzv_failure *failure) {
+    struct rdzv_message m = {.type = RDZV_FAILURE};
+    struct host_peer *to;
+    host_note_clock(from, failure->wall_ns);
+    m.failure = *failure;
+    m.failure.offset_ns = from->offset_ns;
+    m.failure.offset_error_ns = from->offset_error_ns;
+    LIST_FOREACH(to, &from->host->peers, entry) {
+        if (to->job == from->job && to->seat != NULL) host_peer_send(to, &m);
+    }
+}
+
+void host_answer_inquiry(struct host_job *job, const char *what) {
+    struct host_peer *peer;
+    LIST_FOREACH(peer, &job->host->peers, entry) {
+        if (!peer->awaits_inquiry || peer->job != job) continue;
+        struct rdzv_message m = {.type = RDZV_OPERATED};
+        m.operated.nodes = peer->nodes_told;
+        m.operated.behind = what;
+        peer->awaits_inquiry = false;
+        host_peer_send(peer, &m);
+        host_peer_hang_up(peer);
+    }
 }

@@ -40,17 +40,46 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
     struct host_peer *peer = arg;
     int rc = host_check_member(peer, hello->run_id, err);
     if (rc < 0) return rc;
-    peer->job = host_get_job(peer->host, hello->run_id);
-    if (peer->job == NULL) return cr_fail(err, -ENOMEM, "the coordinator is out of memory");
+    rc = host_get_job(peer->host, peer, hello->run_id, &peer->job, err);
+    if (rc < 0) return rc;
     peer->job->peers++;
     if (peer->job->says_goodbye && !peer->local)
         return cr_fail(err, -EAGAIN, "this coordinator ends, the job goes on elsewhere");
     if (peer->local) peer->job->is_own = true;
+    if (peer->host->allows_heirs && hello->epoch > peer->job->epoch)
+        peer->job->epoch = hello->epoch;
     return 0;
+}
+
+static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hello) {
+    const struct host_peer *peer = arg;
+    /* on_hello() refuses this node; it is not told where the job is led */
+    if (host_check_member(peer, hello->run_id, NULL) < 0)
+        return (struct host_session_verdict){.serves = true};
+    return host_judge(peer->host, hello);
+}
+
+/* A host that has formed no round of the job, or that lacks the majority of its nodes, makes way
+ * for one that leads. */
+static void on_leads(void *arg, const struct rdzv_leads *leads) {
+    const struct host_peer *peer = arg;
+    struct coordinator_host *host = peer->host;
+    if (host_check_member(peer, leads->run_id, NULL) < 0) return;
+    struct coordinator_view view;
+    struct cr_error err = {0};
+    struct host_job *job;
+    bool names_host = leads->addr[0] != '\0' && leads->port >= 1 && leads->port <= UINT16_MAX;
+    if (!host->allows_heirs || !names_host) return;
+    if (host_get_job(host, peer, leads->run_id, &job, &err) < 0) return;
+    coordinator_look(job->coordinator, &view);
+    if (leads->epoch <= job->epoch && job->is_superseded) return;
+    if (view.decides || view.phase == COORDINATOR_ENDED) return;
+    host_supersede_job(job, leads->epoch, leads->addr, (uint16_t) leads->port);
 }
 
 static int on_join(void *arg, const struct rdzv_join *join) {
     struct host_peer *peer = arg;
+    host_note_addresses(peer, join);
     peer->seat =
         coordinator_join(peer->job->coordinator, host_now_ms(peer->host), peer, peer->local, join);
     return peer->seat != NULL ? 0 : -EACCES;
@@ -58,6 +87,9 @@ static int on_join(void *arg, const struct rdzv_join *join) {
 
 static int on_resume(void *arg, const struct rdzv_resume *resume) {
     struct host_peer *peer = arg;
+    struct rdzv_join join;
+    rdzv_join_of_resume(resume, &join);
+    host_note_addresses(peer, &join);
     peer->seat =
         coordinator_resume(peer->job->coordinator, host_now_ms(peer->host), peer, resume);
     return peer->seat != NULL ? 0 : -EACCES;
@@ -65,7 +97,10 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
     struct host_peer *peer = arg;
+    if (m->type == RDZV_FAILURE) return host_pass_failure(peer, &m->failure), 0;
+    if (m->type == RDZV_BEAT) host_note_clock(peer, m->beat.wall_ns);
     if (m->type == RDZV_ROW || m->type == RDZV_INSPECTED) return host_pass_row(peer, m), 0;
+    if (m->type == RDZV_JOIN) host_note_addresses(peer, &m->join);
     return coordinator_receive(peer->job->coordinator, host_now_ms(peer->host), peer->seat, m, err);
 }
 
@@ -91,6 +126,7 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct host_session_actions session_actions = {
+    .judge = judge, .on_leads = on_leads,
     .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
     .on_message = on_message, .on_lost = on_lost, .on_status = on_status,
     .on_operate = on_operate, .log = on_log};
@@ -103,6 +139,7 @@ static struct host_peer *peer_new(struct coordinator_host *host, bool local) {
     peer->host = host;
     peer->local = local;
     peer->armed_ms = CR_FOREVER;
+    peer->offset_error_ns = local ? 0 : -1;
     LIST_INSERT_HEAD(&host->peers, peer, entry);
     host_session_open(&peer->session, host_now_ms(host), local, &host->terms, &session_actions,
                       peer);
@@ -114,8 +151,10 @@ static void peer_free(struct host_peer *peer) {
     if (peer->is_unsent) LIST_REMOVE(peer, unsent_entry);
     if (peer->job != NULL) host_drop_job(peer->job);
     LIST_REMOVE(peer, entry);
+    if (!peer->local && peer->host->store != NULL) store_server_given_back(peer->host->store);
     host_session_done(&peer->session);
-    secure_channel_free(peer->channel);
+    cr_network_list_done(&peer->addresses);
+    secure_tunnel_free(peer->tunnel);
     cr_buffer_done(&peer->writing);
     free(peer);
 }
@@ -132,7 +171,9 @@ void host_peer_close(struct host_peer *peer, enum rendezvous_loss how, const cha
     if (peer->closing) return;
     peer->closing = true;
     host_session_lost(&peer->session, host_now_ms(peer->host), how, why);
-    uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
+    if (!peer->resets || uv_tcp_close_reset(&peer->tcp, on_peer_closed) < 0) {
+        uv_close((uv_handle_t *) &peer->tcp, on_peer_closed);
+    }
     uv_close((uv_handle_t *) &peer->timer, on_peer_closed);
 }
 
@@ -140,6 +181,14 @@ void host_peer_forget(struct host_peer *peer, const char *why) {
     peer->job = NULL;
     host_peer_hang_up(peer);
     host_peer_close(peer, RENDEZVOUS_CLOSED, why);
+}
+
+void host_peer_say_goodbye(struct host_peer *peer, const char *why) {
+    struct rdzv_message m = {.type = RDZV_GOODBYE};
+    m.goodbye.why = why;
+    if (peer->local || peer->closing || peer->seat == NULL) return;
+    host_peer_send(peer, &m);
+    host_peer_flush(peer);
 }
 
 /* Closes the connection after the error `rc`. EPIPE means that the node has closed the connection.
@@ -212,7 +261,7 @@ void host_add_remote(struct coordinator_host *host, int fd, const char *data, si
     peer->open_handles = 2;
     int rc = uv_tcp_open(&peer->tcp, fd);
     if (rc < 0) (void) close(fd);
-    if (rc == 0) rc = host_open_channel(peer);
+    if (rc == 0) rc = host_open_tunnel(peer);
     if (rc == 0) rc = uv_read_start((uv_stream_t *) &peer->tcp, on_alloc, on_read);
     if (rc < 0) broken(peer, rc);
     else host_receive(peer, data, len);
@@ -294,7 +343,7 @@ static void flush_remote(struct host_peer *peer) {
     }
     size_t most = s->state == HOST_SESSION_INSPECTING ? UNREAD_ROWS_MAX : UNREAD_MAX;
     if (out->len > most && s->state != HOST_SESSION_CLOSING) {
-        host_peer_close(peer, RENDEZVOUS_CLOSED, "it does not read what it is sent");
+        host_peer_close(peer, RENDEZVOUS_BROKEN, "it does not read what it is sent");
         return;
     }
     if (out->len > 0 && !peer->write_busy) peer_write(peer, out);

@@ -1,4 +1,4 @@
-/* Who may do what at a host: the channels of remote peers, what a node or an operator may do that
+/* Who may do what at a host: the tunnels of remote peers, what a node or an operator may do that
  * has authenticated, and how those are refused that have not. */
 #include "rendezvous/host/host_internal.h"
 
@@ -10,52 +10,32 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* fewest ms between two log lines about refused connections, because anybody can cause a refusal */
-#define REFUSAL_LINE_MS INT64_C(10000)
-
-int host_open_channel(struct host_peer *peer) {
+int host_open_tunnel(struct host_peer *peer) {
     struct secure_ring *ring = peer->host->ring;
     uint8_t random[SECURE_KEY] = {0};
     const struct secure_keys *keys = ring != NULL ? secure_ring_keys(ring) : NULL;
     if (keys != NULL && getrandom(random, sizeof(random), 0) != sizeof(random)) return -EIO;
-    peer->channel = secure_channel_accept(keys, random);
+    peer->tunnel = secure_tunnel_accept(keys, random);
     explicit_bzero(random, sizeof(random));
-    return peer->channel != NULL ? 0 : -ENOMEM;
+    return peer->tunnel != NULL ? 0 : -ENOMEM;
 }
 
 /* ---- refusing ---- */
 
-/* Writes the address of the peer to `out`, such as "10.0.0.2:41234". */
-static void describe(const struct host_peer *peer, char out[CR_ADDRESS_MAX]) {
+/* Logs that a connection is refused. */
+static void log_refusal(struct host_peer *peer, enum secure_failure why) {
+    const char *role =
+        secure_tunnel_role(peer->tunnel) == SECURE_OPERATOR ? "an operator" : "a node";
+    const char *run_id = secure_tunnel_run_id(peer->tunnel);
     struct sockaddr_storage addr;
     int len = sizeof(addr);
-    (void) snprintf(out, CR_ADDRESS_MAX, "an unknown address");
+    char where[CR_ADDRESS_MAX] = "an unknown address", job[300] = "";
     if (uv_tcp_getpeername(&peer->tcp, (struct sockaddr *) &addr, &len) == 0) {
-        cr_address_format((struct sockaddr *) &addr, out);
+        cr_address_format((struct sockaddr *) &addr, where);
     }
-}
-
-/* Logs that a connection is refused. At most one line is logged in REFUSAL_LINE_MS; the next one
- * says how many refusals were not logged. */
-static void log_refusal(struct host_peer *peer, enum secure_failure why) {
-    struct coordinator_host *host = peer->host;
-    const char *role =
-        secure_channel_role(peer->channel) == SECURE_OPERATOR ? "an operator" : "a node";
-    const char *run_id = secure_channel_run_id(peer->channel);
-    char addr[CR_ADDRESS_MAX], more[64] = "", job[300] = "";
-    if (host_now_ms(host) - host->refusal_logged_ms < REFUSAL_LINE_MS) {
-        host->refusals_suppressed++;
-        return;
-    }
-    describe(peer, addr);
     if (run_id[0] != '\0') (void) snprintf(job, sizeof(job), " of job '%.200s'", run_id);
-    if (host->refusals_suppressed > 0) {
-        (void) snprintf(more, sizeof(more), " (%u more refused since the last such line)",
-                        host->refusals_suppressed);
-    }
-    cr_warn("refused %s%s at %s: %s%s", role, job, addr, secure_failure_text(why, true), more);
-    host->refusal_logged_ms = host_now_ms(host);
-    host->refusals_suppressed = 0;
+    cr_log_limited(&peer->host->refusals, CR_LOG_WARN, "refused %s%s at %s: %s", role, job, where,
+                   secure_failure_text(why, true));
 }
 
 /* Answers a node or an operator that has no secret. It takes the answer without a doubt, because it
@@ -66,16 +46,17 @@ static void refuse_plain(struct host_peer *peer) {
         .version_min = RDZV_VERSION_MIN, .version_max = RDZV_VERSION_MAX,
         .why = "this coordinator serves only those that have the job's secret; give "
                "--rdzv-token-file, or CRUN_RDZV_TOKEN_FILE (docs/security.md)"};
-    (void) rdzv_message_encode(&m, RDZV_VERSION_MIN, secure_channel_out(peer->channel));
+    (void) rdzv_message_encode(&m, RDZV_VERSION_MIN, secure_tunnel_out(peer->tunnel));
 }
 
-/* Call this when the channel of a peer has failed. A peer that has authenticated may be cut off by
- * somebody on the way who changes bytes, so its node keeps its seat for its lease and may come back
- * on another connection. */
+/* Call this when the tunnel of a peer has failed. A peer that has authenticated may be cut off by
+ * somebody on the way who changes bytes. So its node keeps its seat for its lease, and may come
+ * back on another connection: a reset tells it that this process has not ended. */
 static void refuse(struct host_peer *peer) {
-    enum secure_failure why = secure_channel_failure(peer->channel);
+    enum secure_failure why = secure_tunnel_failure(peer->tunnel);
     log_refusal(peer, why);
     if (why == SECURE_CHANGED || why == SECURE_MEMORY) {
+        peer->resets = true;
         host_peer_close(peer, RENDEZVOUS_BROKEN, secure_failure_text(why, true));
         return;
     }
@@ -83,29 +64,29 @@ static void refuse(struct host_peer *peer) {
     host_session_hang_up(&peer->session, host_now_ms(peer->host));
 }
 
-/* ---- bytes through the channel ---- */
+/* ---- bytes through the tunnel ---- */
 
 void host_receive(struct host_peer *peer, const char *data, size_t len) {
-    struct secure_channel *channel = peer->channel;
-    bool was_over = secure_channel_state(channel) == SECURE_FAILED;
-    secure_channel_receive(channel, data, len);
-    struct cr_buffer *in = secure_channel_in(channel);
+    struct secure_tunnel *tunnel = peer->tunnel;
+    bool was_over = secure_tunnel_state(tunnel) == SECURE_FAILED;
+    secure_tunnel_receive(tunnel, data, len);
+    struct cr_buffer *in = secure_tunnel_in(tunnel);
     if (in->len > 0) {
         host_session_receive(&peer->session, host_now_ms(peer->host), in->data, in->len);
         cr_buffer_clear(in);
     }
-    if (!was_over && secure_channel_state(channel) == SECURE_FAILED) refuse(peer);
+    if (!was_over && secure_tunnel_state(tunnel) == SECURE_FAILED) refuse(peer);
 }
 
 struct cr_buffer *host_outgoing(struct host_peer *peer) {
     struct cr_buffer *out = &peer->session.out;
-    enum secure_state state = secure_channel_state(peer->channel);
+    enum secure_state state = secure_tunnel_state(peer->tunnel);
     if (state == SECURE_PLAIN) return out;
-    if (state == SECURE_OPEN && secure_channel_send(peer->channel, out->data, out->len) < 0) {
+    if (state == SECURE_OPEN && secure_tunnel_send(peer->tunnel, out->data, out->len) < 0) {
         return NULL;
     }
     cr_buffer_clear(out); /* in other states, the session has not heard of the peer yet */
-    return secure_channel_out(peer->channel);
+    return secure_tunnel_out(peer->tunnel);
 }
 
 /* ---- who may do what ---- */
@@ -116,20 +97,20 @@ static bool is_trusted(const struct host_peer *peer) {
 
 int host_check_member(const struct host_peer *peer, const char *run_id, struct cr_error *err) {
     if (is_trusted(peer)) return 0;
-    if (secure_channel_role(peer->channel) != SECURE_MEMBER) {
+    if (secure_tunnel_role(peer->tunnel) != SECURE_MEMBER) {
         return cr_fail(err, -EACCES, "an operator's key does not admit a node");
     }
-    if (strcmp(secure_channel_run_id(peer->channel), run_id) == 0) return 0;
+    if (strcmp(secure_tunnel_run_id(peer->tunnel), run_id) == 0) return 0;
     return cr_fail(err, -EACCES, "the node has the key of the job '%.200s', not of '%.200s'",
-                   secure_channel_run_id(peer->channel), run_id);
+                   secure_tunnel_run_id(peer->tunnel), run_id);
 }
 
 int host_check_operator(const struct host_peer *peer, const char *run_id, struct cr_error *err) {
     if (is_trusted(peer)) return 0;
-    if (secure_channel_role(peer->channel) != SECURE_OPERATOR) {
+    if (secure_tunnel_role(peer->tunnel) != SECURE_OPERATOR) {
         return cr_fail(err, -EACCES, "a node's key gives no orders and asks no questions");
     }
-    const char *own = secure_channel_run_id(peer->channel);
+    const char *own = secure_tunnel_run_id(peer->tunnel);
     if (own[0] == '\0' || strcmp(own, run_id) == 0) return 0;
     return cr_fail(err, -EACCES, "this key is for the job '%.200s' only", own);
 }
@@ -139,7 +120,7 @@ int host_check_operator(const struct host_peer *peer, const char *run_id, struct
 void host_say_if_open(struct coordinator_host *host) {
     if (host->ring != NULL || !host->says_open) return;
     host->says_open = false;
-    cr_warn("this job is open to its network: whoever reaches this node can join the job, end it "
-            "and change its store; give all nodes the same --rdzv-token-file to close it, or "
-            "--rdzv-conf=auth=off if that is meant");
+    cr_warn("the rendezvous is open to its network: whoever reaches port %u of this node can join "
+            "a job, end it and change its store; give all nodes the same --rdzv-token-file to "
+            "close it, or auth=off if that is meant", coordinator_host_port(host));
 }

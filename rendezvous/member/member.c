@@ -13,6 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* how many leases a node tries to reach the coordinator to which it was sent by MOVED */
+#define MOVED_LEASES 2
+
+/* longest time in ms for which FAILED is held until the result of an inquiry comes. The report on
+ * the failure names the rank for which others waited only if the result comes before the round's
+ * end. */
+#define HELD_MS INT64_C(200)
+
 const char *member_state_name(enum member_state s) {
     switch (s) {
 #define S(name)                                                                                    \
@@ -25,6 +33,14 @@ const char *member_state_name(enum member_state s) {
 
 enum member_state member_state(const struct member *m) { return m->state; }
 uint64_t member_round(const struct member *m) { return m->round; }
+
+const char *member_addr(const struct member *m) { return m->set.self.addr; }
+
+bool member_leader_at(const struct member *m, const char **addr, uint16_t *port) {
+    *addr = m->at.addr;
+    *port = m->at.port;
+    return m->connected && m->at.port != 0;
+}
 
 /* ---- making and freeing ---- */
 
@@ -63,6 +79,8 @@ struct member *member_new(const struct member_settings *settings,
     m->arg = arg;
     m->last_rank = -1;
     m->resumed_ms = MEMBER_NEVER;
+    succession_init(&m->succession);
+    m->held_ms = CR_FOREVER;
     m->connecting.jitter = settings->self.instance;
     connecting_stop(&m->connecting);
     keep_alive_set(&m->keep_alive, settings->self.keep_alive_interval_ms,
@@ -89,6 +107,13 @@ static void enter(struct member *m, enum member_state next, const char *why) {
     m->state = next;
 }
 
+/* Call this when the connection is gone, or the job has ended. The result of an inquiry does not
+ * come any more. If a failure was not sent, RESUME reports it (owes_failure). */
+static void forget_inquiry(struct member *m) {
+    m->awaits_behind = m->joins_later = false;
+    m->held_ms = CR_FOREVER;
+}
+
 /* Ends the job on this node, and calls on_end unless the node is leaving. Callers must return right
  * after this call, because the agent may call the member again from inside on_end. */
 static void end(struct member *m, int outcome, const char *why) {
@@ -97,6 +122,7 @@ static void end(struct member *m, int outcome, const char *why) {
     enter(m, MEMBER_ENDED, why);
     if (has_connection) m->actions->hang_up(m->arg);
     m->connected = m->resumes = false;
+    forget_inquiry(m);
     keep_alive_stop(&m->keep_alive);
     connecting_stop(&m->connecting);
     if (!was_leaving) m->actions->on_end(m->arg, outcome, why);
@@ -104,16 +130,39 @@ static void end(struct member *m, int outcome, const char *why) {
 
 /* ---- connecting ---- */
 
+void member_aim(struct member *m, const struct rdzv_heir *to) {
+    bool is_same = m->aim.port == to->port && strcmp(m->aim.addr, to->addr) == 0;
+    m->aim = *to;
+    if (!is_same && m->actions->aim != NULL) m->actions->aim(m->arg, m->aim.addr, m->aim.port);
+}
+
 void member_try(struct member *m, int64_t now_ms, int64_t limit_ms) {
     connecting_try(&m->connecting, now_ms, limit_ms);
     m->actions->connect(m->arg);
 }
 
+/* Tries once to connect. A node in a round tries its coordinator only, in order to resume. A node
+ * whose workers are gone may join an heir. */
+static void try_next(struct member *m, int64_t now_ms) {
+    const struct rdzv_heir *heir = NULL;
+    int64_t limit_ms = m->keep_alive.lease_ms;
+    if (m->state == MEMBER_CONNECTING) heir = succession_next(&m->succession, now_ms);
+    if (succession_is_on(&m->succession)) limit_ms = limit_ms / 3 + 1;
+    member_aim(m, heir != NULL ? heir : &m->at);
+    member_try(m, now_ms, limit_ms);
+}
+
+/* Returns how long this node tries to connect, in ms. */
+static int64_t patience_of(const struct member *m, int64_t now_ms) {
+    int64_t wait_ms = m->had_coordinator ? member_wait_ms(m) : m->set.connect_timeout_ms;
+    int64_t search_ms = succession_is_on(&m->succession) ? m->succession.until_ms - now_ms : 0;
+    return search_ms > wait_ms ? search_ms : wait_ms;
+}
+
 static void start_connecting(struct member *m, int64_t now_ms, const char *why) {
-    int64_t patience_ms = m->had_coordinator ? member_wait_ms(m) : m->set.connect_timeout_ms;
     enter(m, MEMBER_CONNECTING, why);
-    connecting_begin(&m->connecting, now_ms, patience_ms);
-    member_try(m, now_ms, m->keep_alive.lease_ms);
+    connecting_begin(&m->connecting, now_ms, patience_of(m, now_ms));
+    try_next(m, now_ms);
 }
 
 static void give_up(struct member *m, const char *why) {
@@ -124,6 +173,12 @@ static void give_up(struct member *m, const char *why) {
                         " s: %.200s; is the node that hosts it up, and the address right?%s%.500s",
                         m->set.where, (double) m->set.connect_timeout_ms / 1000, why,
                         m->set.facts[0] != '\0' ? " " : "", m->set.facts);
+    } else if (m->succession.heirs.count > 0) {
+        (void) snprintf(text, sizeof(text),
+                        "lost the coordinator at '%.200s' (%.300s), and no other node has taken "
+                        "over: more than half of the %" PRIu32 " nodes of round %" PRIu64
+                        " have to reach each other for that; last try: %.200s",
+                        m->set.where, m->lost_why, m->group_size, m->round, why);
     } else {
         (void) snprintf(
             text, sizeof(text),
@@ -180,7 +235,12 @@ void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome
     if (!connecting_is_trying(&m->connecting)) return;
     connecting_stop(&m->connecting);
     m->connected = m->had_coordinator = true;
+    m->at = m->aim;
+    m->heard_ms = now_ms;
+    m->heard_at_ms = welcome->at_ms;
+    succession_found(&m->succession, now_ms);
     m->can_resume = welcome->version >= RDZV_VERSION_RESUME;
+    m->can_inquire = welcome->version >= RDZV_VERSION_INQUIRY;
     m->in_launcher = welcome->in_launcher != 0;
     m->last_coordinator = m->coordinator;
     m->coordinator = welcome->coordinator;
@@ -205,15 +265,26 @@ static void stop_workers(struct member *m, int64_t now_ms, const char *why) {
     m->actions->on_stop(m->arg, left_ms, text);
 }
 
+static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how,
+                      const char *why) {
+    m->leader_ended = how == RENDEZVOUS_CLOSED;
+    bool is_new = succession_lost(&m->succession, now_ms, how, m->heard_ms,
+                                  m->keep_alive.lease_ms);
+    if (is_new) (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
+}
+
 /* Call this when the connection is gone. A node that waits for a round connects again at once. The
  * workers of a node in a round go on if the node may resume; otherwise they are stopped. */
 static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, const char *why) {
     m->connected = false;
-    (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
+    note_loss(m, now_ms, how, why);
+    forget_inquiry(m);
     switch (m->state) {
     case MEMBER_JOINING:
         keep_alive_stop(&m->keep_alive);
-        start_connecting(m, now_ms, why);
+        /* an heir that cannot form a round has sent this node away once too often */
+        if (succession_is_on(&m->succession) && now_ms >= m->succession.until_ms) give_up(m, why);
+        else start_connecting(m, now_ms, why);
         break;
     case MEMBER_RUNNING:
     case MEMBER_SUCCEEDED:
@@ -227,6 +298,12 @@ static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, 
     case MEMBER_CONNECTING:
     case MEMBER_ENDED: break;
     }
+}
+
+void member_moved(struct member *m, int64_t now_ms, const char *addr, uint16_t port) {
+    m->at = (struct rdzv_heir){.port = port};
+    (void) snprintf(m->at.addr, sizeof(m->at.addr), "%s", addr);
+    (void) connecting_extend(&m->connecting, now_ms + MOVED_LEASES * m->keep_alive.lease_ms);
 }
 
 void member_disconnected(struct member *m, int64_t now_ms, enum rendezvous_loss how,
@@ -244,30 +321,47 @@ static void join_while_resuming(struct member *m, int64_t now_ms) {
     m->resumes = false;
     keep_alive_stop(&m->keep_alive);
     enter(m, MEMBER_CONNECTING, "join");
-    if (connecting_extend(&m->connecting, now_ms + member_wait_ms(m))) return;
+    if (connecting_extend(&m->connecting, now_ms + patience_of(m, now_ms))) return;
     start_connecting(m, now_ms, "join");
+}
+
+static void send_failed(struct member *m) {
+    struct rdzv_message msg = {.type = RDZV_FAILED};
+    msg.failed = (struct rdzv_failed){.round = m->round, .what = m->what,
+                                      .is_killed = m->is_killed};
+    m->held_ms = CR_FOREVER;
+    if (m->connected) m->actions->send(m->arg, &msg);
+}
+
+/* Sends FAILED, and the JOIN after it, if they are held. Call this when the result of the inquiry
+ * has come, or will not come in time. */
+static void send_held(struct member *m) {
+    m->awaits_behind = false;
+    if (m->held_ms != CR_FOREVER) send_failed(m);
+    if (m->joins_later) send_join(m, "join");
+    m->joins_later = false;
 }
 
 void member_join(struct member *m, int64_t now_ms) {
     /* the job is over for this node, or the node leaves, so there is nothing to join */
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
     CR_ASSERT(m->state == MEMBER_IDLE || m->state == MEMBER_STOPPING || m->state == MEMBER_FAILED);
-    if (m->connected) send_join(m, "join");
+    m->joins_later = m->connected && m->held_ms != CR_FOREVER;
+    if (m->joins_later) enter(m, MEMBER_JOINING, "join, once the failure is reported");
+    else if (m->connected) send_join(m, "join");
     else if (m->resumes) join_while_resuming(m, now_ms);
     else start_connecting(m, now_ms, "join");
 }
 
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
                    bool is_killed) {
-    (void) now_ms;
     if (m->state != MEMBER_RUNNING || round != m->round) return;
-    struct rdzv_message msg = {.type = RDZV_FAILED};
-    msg.failed = (struct rdzv_failed){.round = round, .what = what, .is_killed = is_killed};
     (void) snprintf(m->what, sizeof(m->what), "%s", what);
     m->is_killed = is_killed;
     m->owes_failure = true;
     enter(m, MEMBER_FAILED, what);
-    if (m->connected) m->actions->send(m->arg, &msg);
+    if (m->awaits_behind && m->connected) m->held_ms = now_ms + HELD_MS;
+    else send_failed(m);
 }
 
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round) {
@@ -309,6 +403,26 @@ void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left
     if (in_round && m->connected) m->actions->send(m->arg, &msg);
 }
 
+void member_failure(struct member *m, const struct rdzv_failure *failure) {
+    struct rdzv_message msg = {.type = RDZV_FAILURE};
+    msg.failure = *failure;
+    if (m->connected) m->actions->send(m->arg, &msg);
+}
+
+void member_inquire(struct member *m) {
+    struct rdzv_message msg = {.type = RDZV_INQUIRE};
+    msg.inquire.round = m->round;
+    if (m->state != MEMBER_RUNNING || !m->connected || !m->can_inquire) return;
+    m->awaits_behind = true;
+    m->actions->send(m->arg, &msg);
+}
+
+void member_progress(struct member *m, const struct rdzv_progress *progress) {
+    struct rdzv_message msg = {.type = RDZV_PROGRESS};
+    msg.progress = *progress;
+    if (m->connected && m->can_inquire) m->actions->send(m->arg, &msg);
+}
+
 void member_row(struct member *m, const struct rdzv_row *row) {
     struct rdzv_message msg = {.type = RDZV_ROW};
     msg.row = *row;
@@ -324,6 +438,7 @@ void member_inspected(struct member *m, uint64_t id, uint32_t rows) {
 void member_leave(struct member *m, int64_t now_ms, const char *why) {
     (void) now_ms;
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
+    send_held(m);
     if (connecting_is_trying(&m->connecting)) m->actions->hang_up(m->arg);
     connecting_stop(&m->connecting);
     m->resumes = false;
@@ -372,10 +487,11 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->first_rank = r->first_rank;
     m->world_size = r->world_size;
     m->group_size = r->group_world_size;
-    m->owes_failure = false;
+    m->owes_failure = m->awaits_behind = false;
     m->change = (struct member_change){.id = 0};
     m->notice = (struct member_notice){.is_given = false};
     m->incarnation = r->incarnation;
+    succession_begin_round(&m->succession, r);
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);
 }
@@ -387,9 +503,9 @@ static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s
     m->owes_failure = false;
     int64_t lease_ms = m->old_lease_ms > now_ms ? m->old_lease_ms - now_ms : 0;
     int64_t limit_ms = s->is_late != 0 ? lease_ms : s->limit_ms > 0 ? s->limit_ms : CR_FOREVER;
-    /* true: the node has reported a failure, so it stops its workers already, but STOP sets a time
-     * limit for that */
-    bool is_limited = m->state == MEMBER_FAILED && limit_ms != CR_FOREVER;
+    /* true: the node stops its workers already, but STOP sets a time limit for that */
+    bool is_limited = (m->state == MEMBER_FAILED || m->state == MEMBER_STOPPING) &&
+                      limit_ms != CR_FOREVER;
     if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED && !is_limited) return;
     enter(m, MEMBER_STOPPING, s->why);
     keep_alive_hasten(&m->keep_alive, now_ms);
@@ -410,15 +526,17 @@ static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
     m->actions->on_change_at(m->arg, at);
 }
 
-/* Handles GOODBYE: the coordinator ends and may come back. If member_wait_ms() is 0, the member
- * does not wait for that, and the job ends for this node with the reason in GOODBYE. */
+/* Handles GOODBYE: the coordinator ends. It may come back, or an heir takes over. If
+ * member_wait_ms() is 0 and there is no heir, the job ends for this node with the reason in
+ * GOODBYE. */
 static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_goodbye *g) {
-    if (member_wait_ms(m) == 0) {
+    if (member_wait_ms(m) == 0 && m->succession.heirs.count == 0) {
         end(m, RENDEZVOUS_LOST, g->why);
         return;
     }
     m->actions->hang_up(m->arg);
     cut_off(m, now_ms, RENDEZVOUS_CLOSED, g->why);
+    m->leader_ended = false; /* the coordinator's node may still stop its workers */
 }
 
 /* Logs why the node waits for a round. If the node does not wait any more, the message is late and
@@ -446,12 +564,18 @@ static void got_refused(struct member *m, const struct rdzv_refused *r) {
     end(m, RENDEZVOUS_LOST, why);
 }
 
+static void got_behind(struct member *m, const struct rdzv_behind *behind) {
+    send_held(m);
+    m->actions->on_behind(m->arg, behind);
+}
+
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err) {
     /* Before WELCOME, only a final REFUSED counts. Any other message without a connection was
      * received before this end closed the connection; it is ignored. */
     bool is_refusal = msg->type == RDZV_REFUSED && connecting_is_trying(&m->connecting);
     if (!m->connected && !is_refusal) return 0;
+    m->heard_ms = now_ms;
     if (m->state == MEMBER_LEAVING && msg->type != RDZV_BEAT_ACK) return 0;
     switch ((unsigned) msg->type) {
     case RDZV_ACCEPTED: return got_accepted(m, now_ms, &msg->accepted, err);
@@ -460,14 +584,24 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_END: got_end(m, &msg->end); return 0;
     case RDZV_BEAT_ACK:
         keep_alive_answered(&m->keep_alive, msg->beat_ack.sent_ms, now_ms);
+        if (msg->beat_ack.at_ms > m->heard_at_ms) m->heard_at_ms = msg->beat_ack.at_ms;
+        succession_settle(&m->succession, msg->beat_ack.settled);
         return 0;
     case RDZV_CHANGE: got_change(m, &msg->change); return 0;
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
+    case RDZV_FAILURE: m->actions->on_failure(m->arg, &msg->failure); return 0;
+    case RDZV_ASK_PROGRESS:
+        m->actions->on_ask_progress(m->arg, msg->ask_progress.inquiry);
+        return 0;
+    case RDZV_BEHIND: got_behind(m, &msg->behind); return 0;
     case RDZV_ASK_INSPECT:
         m->actions->on_inspect(m->arg, msg->ask_inspect.id, msg->ask_inspect.why);
+        return 0;
+    case RDZV_NODES:
+        if (m->actions->on_nodes != NULL) m->actions->on_nodes(m->arg, &msg->nodes);
         return 0;
     case RDZV_REFUSED: got_refused(m, &msg->refused); return 0;
     case RDZV_GOODBYE: got_goodbye(m, now_ms, &msg->goodbye); return 0;
@@ -483,19 +617,32 @@ static void send_beat(struct member *m, int64_t now_ms) {
     struct rdzv_message beat = {.type = RDZV_BEAT};
     bool in_round = m->state == MEMBER_RUNNING || m->state == MEMBER_SUCCEEDED;
     beat.beat = (struct rdzv_beat){.sent_ms = now_ms,
-                                   .rounds_over = 1 + m->rounds_seen - (in_round ? 1 : 0)};
+                                   .rounds_over = 1 + m->rounds_seen - (in_round ? 1 : 0),
+                                   .heard_at_ms = m->heard_at_ms,
+                                   .rounds_seen = m->rounds_seen};
     keep_alive_plan(&m->keep_alive, now_ms);
     m->actions->send(m->arg, &beat);
+}
+
+/* Call this at the fence of a connected node. The node tells the coordinator, which may still
+ * receive messages, that it will look for another one: otherwise the coordinator would take the end
+ * of the connection for the end of this process. */
+static void give_up_coordinator(struct member *m, int64_t now_ms, const char *why) {
+    struct rdzv_message msg = {.type = RDZV_ABANDON};
+    note_loss(m, now_ms, RENDEZVOUS_BROKEN, why);
+    msg.abandon.why = why;
+    if (succession_is_on(&m->succession)) m->actions->send(m->arg, &msg);
 }
 
 static void fence(struct member *m, int64_t now_ms) {
     char why[100];
     (void) snprintf(why, sizeof(why), "it has not answered for %" PRId64 " ms",
                     now_ms - m->keep_alive.acked_ms);
-    if (m->connected) (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
+    if (m->connected) give_up_coordinator(m, now_ms, why);
     if (m->connected || connecting_is_trying(&m->connecting)) m->actions->hang_up(m->arg);
     connecting_stop(&m->connecting);
     m->connected = false;
+    forget_inquiry(m);
     if (m->state != MEMBER_JOINING) {
         stop_workers(m, now_ms, why);
         return;
@@ -504,8 +651,16 @@ static void fence(struct member *m, int64_t now_ms) {
     start_connecting(m, now_ms, why);
 }
 
+static void take_over(struct member *m) {
+    m->actions->log(m->arg, CR_LOG_WARN,
+                    "this node is ready to take over as the coordinator, if more than half of the "
+                    "round's nodes join it");
+    if (m->actions->lead != NULL) m->actions->lead(m->arg, succession_epoch(&m->succession));
+}
+
 void member_tick(struct member *m, int64_t now_ms) {
     if (m->state == MEMBER_ENDED) return;
+    if (now_ms >= m->held_ms) send_held(m);
     if (now_ms >= keep_alive_fence(&m->keep_alive)) {
         fence(m, now_ms);
     } else if (now_ms >= m->keep_alive.beat_ms) {
@@ -514,8 +669,10 @@ void member_tick(struct member *m, int64_t now_ms) {
         m->actions->hang_up(m->arg);
         try_failed(m, now_ms, "no answer");
     } else if (now_ms >= m->connecting.retry_ms) {
-        member_try(m, now_ms, m->keep_alive.lease_ms);
+        try_next(m, now_ms);
     }
+    if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
+    if (succession_takes_over(&m->succession, now_ms)) take_over(m);
 }
 
 void member_stood_still(struct member *m, int64_t now_ms, int64_t slept_ms) {
@@ -531,5 +688,9 @@ static int64_t min_ms(int64_t a, int64_t b) { return a < b ? a : b; }
 
 int64_t member_deadline(const struct member *m) {
     int64_t connecting = min_ms(m->connecting.until_ms, m->connecting.retry_ms);
+    if (m->state != MEMBER_ENDED && m->state != MEMBER_LEAVING) {
+        connecting = min_ms(connecting, m->succession.lead_ms);
+    }
+    connecting = min_ms(connecting, m->held_ms);
     return min_ms(connecting, min_ms(m->keep_alive.beat_ms, keep_alive_fence(&m->keep_alive)));
 }

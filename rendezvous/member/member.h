@@ -46,6 +46,13 @@ struct member_actions {
      * member_disconnected(). */
     void (*connect)(void *arg);
     void (*send)(void *arg, const struct rdzv_message *m);
+    /* From now on `connect` tries this address; if `port` is 0, the address of the settings. This
+     * action may be NULL if the coordinator names no heirs. */
+    void (*aim)(void *arg, const char *addr, uint16_t port);
+    /* The coordinator is lost, and this node is an heir: serve the other nodes as their coordinator
+     * with this epoch, at the port that this node's JOIN has named. This action may be NULL if JOIN
+     * names no such port. */
+    void (*lead)(void *arg, uint64_t epoch);
     /* If the node is connected, sends the queued messages and closes the connection. If it is still
      * connecting, stops that. After this action member_disconnected() must not be called for the
      * old connection. */
@@ -60,9 +67,16 @@ struct member_actions {
     void (*on_change_at)(void *arg, const struct rdzv_change_at *at);
     void (*on_notice)(void *arg, const struct rdzv_ask_notice *notice);
     void (*on_dump)(void *arg, const char *why);
+    /* Answer on_ask_progress with member_progress(), the last time with is_last. */
+    void (*on_ask_progress)(void *arg, uint64_t inquiry);
+    void (*on_behind)(void *arg, const struct rdzv_behind *behind);
     /* An operator requests an inspection of this node's workers. The agent answers with
      * member_row() and member_inspected(). */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
+    /* A worker of the job has failed, on this node or another one. */
+    void (*on_failure)(void *arg, const struct rdzv_failure *failure);
+    /* Passes on addresses of the next round's nodes. This action may be NULL. */
+    void (*on_nodes)(void *arg, const struct rdzv_nodes *nodes);
 };
 
 /* Creates a member. The texts in `settings` are copied; `actions` must live as long as the member.
@@ -81,6 +95,13 @@ void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t n
 void member_change_ready(struct member *m, uint64_t id);
 void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left_ms,
                    const char *why);
+/* Sends the evidence about a worker of this node that has failed. Call it before member_failed(),
+ * so that the other nodes have it before the round ends. Sends nothing without a connection. */
+void member_failure(struct member *m, const struct rdzv_failure *failure);
+/* Requests an inquiry. Does nothing if no round runs, or if the coordinator knows no inquiries. */
+void member_inquire(struct member *m);
+void member_progress(struct member *m, const struct rdzv_progress *progress);
+
 /* Answer on_inspect. `id` is that of on_inspect. The first function sends what is known about some
  * workers; the second one follows the last of them. Both send nothing without a connection. */
 void member_row(struct member *m, const struct rdzv_row *row);
@@ -103,6 +124,9 @@ void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome
  * answers at the coordinator's address is not a coordinator. Ends the job on this node with an
  * error text that contains `why`, which names that program. */
 void member_give_up(struct member *m, const char *why);
+/* Call this when a host has answered MOVED: the next tries go to this address. Call
+ * member_disconnected() after it. */
+void member_moved(struct member *m, int64_t now_ms, const char *addr, uint16_t port);
 /* Call this when a try to connect has failed, or when the connection is gone. */
 void member_disconnected(struct member *m, int64_t now_ms, enum rendezvous_loss how,
                          const char *why);
@@ -146,6 +170,11 @@ enum member_state {
 };
 enum member_state member_state(const struct member *m);
 const char *member_state_name(enum member_state s);
+/* Returns the address that this node publishes; valid until the next event. */
+const char *member_addr(const struct member *m);
+/* If the node is connected to an heir, stores its address, and returns true; else returns false.
+ * The text is valid until the next event. */
+bool member_leader_at(const struct member *m, const char **addr, uint16_t *port);
 uint64_t member_round(const struct member *m); /* number of the last round this node was in */
 
 #endif

@@ -6,6 +6,7 @@
 #include "rendezvous/member/connecting_internal.h"
 #include "rendezvous/member/keep_alive_internal.h"
 #include "rendezvous/member/member.h"
+#include "rendezvous/member/succession_internal.h"
 
 #define MEMBER_NEVER (-1)
 
@@ -34,6 +35,7 @@ struct member {
     bool connected;       /* true: WELCOME has come on the current connection */
     bool had_coordinator; /* true: WELCOME has come on at least one connection */
     bool can_resume;      /* true: the protocol version with the last coordinator has RESUME */
+    bool can_inquire;     /* true: the protocol version of the connection has INQUIRE */
     bool in_launcher;     /* true: the last coordinator was in the launcher of a node */
     /* ids of the coordinators of the newest connection and of the one before it; 0 = none */
     uint64_t coordinator, last_coordinator;
@@ -50,6 +52,12 @@ struct member {
     bool owes_failure;
     char what[512]; /* the failure of that worker */
     bool is_killed; /* true: that worker was ended by a signal from outside */
+    /* true: an inquiry was requested in this round, and its result has not come */
+    bool awaits_behind;
+    /* time at which FAILED, which is held until the result of the inquiry has come, is sent without
+     * it; CR_FOREVER if FAILED is not held */
+    int64_t held_ms;
+    bool joins_later; /* true: the agent has called member_join() while FAILED is held */
     struct member_change change;
     struct member_notice notice;
 
@@ -62,6 +70,12 @@ struct member {
     /* There is no lease if the coordinator is local, or while the node has no connection and is in
      * no round. */
     struct keep_alive keep_alive;
+    struct succession succession; /* who takes over if the coordinator is lost */
+    bool leader_ended;      /* true: the last coordinator has closed the connection */
+    struct rdzv_heir at;    /* the coordinator of the newest WELCOME; port 0 = the endpoint */
+    struct rdzv_heir aim;   /* where the present try goes; port 0 = the endpoint */
+    int64_t heard_ms;       /* time of the last message of the coordinator */
+    int64_t heard_at_ms;    /* newest at_ms of the connection's WELCOME and BEAT_ACKs */
     char lost_why[512];           /* why the last connection was lost */
 };
 
@@ -69,6 +83,10 @@ struct member {
 
 /* Starts a try to connect, which fails if WELCOME has not come after `limit_ms`. */
 void member_try(struct member *m, int64_t now_ms, int64_t limit_ms);
+
+/* Sends this node's tries to another coordinator: to an heir, or, if `to` has port 0, to the
+ * endpoint. */
+void member_aim(struct member *m, const struct rdzv_heir *to);
 
 /* ---- resuming.c ---- */
 

@@ -38,6 +38,7 @@ void member_begin_resuming(struct member *m, int64_t now_ms) {
     m->actions->log(m->arg, CR_LOG_WARN, text);
     m->resumes = true;
     keep_alive_suspend(&m->keep_alive);
+    member_aim(m, &m->at);
     connecting_begin(&m->connecting, now_ms, left_ms > 0 ? left_ms : 0);
     member_try(m, now_ms, m->keep_alive.lease_ms / 3 + 1);
 }
@@ -51,6 +52,13 @@ void member_fill_join(const struct member *m, struct rdzv_join *join) {
     join->incarnation = m->incarnation;
     join->last_group_size = m->group_size;
     join->last_coordinator = m->last_coordinator;
+    join->heard_at_ms = m->heard_at_ms;
+    join->heirs = m->succession.heirs.count;
+    join->leader = m->succession.leader;
+    join->leader_ended = m->leader_ended;
+    join->before_seen = m->succession.before_seen;
+    join->before_size = m->succession.before_size;
+    join->before_place = m->succession.before_place;
 }
 
 /* ---- RESUME, and what is repeated after it ---- */

@@ -84,7 +84,11 @@ void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv
         return;
     }
     if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
+    bool is_inquiry = m->type == RDZV_ASK_PROGRESS || m->type == RDZV_BEHIND;
+    if (is_inquiry && s->version < RDZV_VERSION_INQUIRY) return;
+    if (m->type == RDZV_NODES && s->version < RDZV_VERSION_NODES) return;
     if (m->type == RDZV_ASK_INSPECT && s->version < RDZV_VERSION_INSPECT) return;
+    if (m->type == RDZV_FAILURE && s->version < RDZV_VERSION_FAILURE) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message. Members can handle a lost connection, but not a lost
          * message, so the connection is closed. When the session is CLOSED, on_lost is called. */
@@ -137,31 +141,55 @@ static bool choose_version(struct host_session *s, int64_t now_ms, const char *s
     return false;
 }
 
-/* Returns true if this host may serve a node that has obeyed the epoch `obeyed`: the host leads,
- * and its epoch is not smaller. Otherwise refuses the node and returns false. The node then looks
- * for another coordinator; the epoch in REFUSED is the smallest one that it may accept. */
-static bool check_epoch(struct host_session *s, int64_t now_ms, uint64_t obeyed) {
-    const struct host_session_terms *t = s->terms;
+/* Refuses a node because of its epoch. `epoch` is the epoch of this host for the node's job. The
+ * node then looks for another coordinator; the epoch in REFUSED is the smallest one that it may
+ * accept. */
+static void refuse_epoch(struct host_session *s, int64_t now_ms, uint64_t epoch,
+                         uint64_t obeyed) {
     char why[200];
-    if (t->leads && obeyed <= t->epoch) return true;
-    if (t->leads) {
+    if (s->terms->leads && obeyed > epoch) {
         (void) snprintf(why, sizeof(why),
                         "this coordinator has epoch %" PRIu64
                         ", the node has obeyed epoch %" PRIu64,
-                        t->epoch, obeyed);
+                        epoch, obeyed);
     } else {
         (void) snprintf(why, sizeof(why),
                         "this node is not the elected coordinator (its epoch was %" PRIu64 ")",
-                        t->epoch);
+                        epoch);
     }
-    refuse(s, now_ms, obeyed > t->epoch ? obeyed : t->epoch + 1, why);
+    refuse(s, now_ms, obeyed > epoch ? obeyed : epoch + 1, why);
+}
+
+/* Sends the node to the coordinator of its job, which is on another host. */
+static void redirect(struct host_session *s, int64_t now_ms,
+                     const struct host_session_verdict *v) {
+    struct rdzv_message m = {.type = RDZV_MOVED};
+    m.moved = (struct rdzv_moved){.epoch = v->epoch, .addr = v->addr, .port = v->port};
+    host_session_send(s, now_ms, &m);
+    if (takes_input(s)) enter(s, now_ms, HOST_SESSION_CLOSING, "another host leads the job");
+}
+
+/* Returns true if this host may serve a node, and sets *epoch to the epoch of the coordinator that
+ * serves it. That epoch is not smaller than the largest one that the node has obeyed. Otherwise
+ * refuses or redirects the node, and returns false. */
+static bool check_epoch(struct host_session *s, int64_t now_ms, const struct rdzv_hello *h,
+                        uint64_t *epoch) {
+    const struct host_session_terms *t = s->terms;
+    struct host_session_verdict v = {.serves = t->leads && h->epoch <= t->epoch,
+                                     .epoch = t->epoch};
+    if (t->leads && s->actions->judge != NULL) v = s->actions->judge(s->arg, h);
+    *epoch = v.epoch;
+    if (v.serves) return true;
+    if (v.addr != NULL && s->version >= RDZV_VERSION_HEIRS) redirect(s, now_ms, &v);
+    else refuse_epoch(s, now_ms, v.epoch, h->epoch);
     return false;
 }
 
 static void got_hello(struct host_session *s, int64_t now_ms, const struct rdzv_hello *h) {
     struct cr_error err = {0};
+    uint64_t epoch = 0;
     if (!choose_version(s, now_ms, h->software, h->version_min, h->version_max)) return;
-    if (!check_epoch(s, now_ms, h->epoch)) return;
+    if (!check_epoch(s, now_ms, h, &epoch)) return;
     if (s->terms->closing != NULL) {
         refuse(s, now_ms, s->terms->comes_again ? s->terms->epoch + 1 : 0, s->terms->closing);
         return;
@@ -172,9 +200,10 @@ static void got_hello(struct host_session *s, int64_t now_ms, const struct rdzv_
         return;
     }
     struct rdzv_message m = {.type = RDZV_WELCOME};
-    m.welcome = (struct rdzv_welcome){.version = s->version, .epoch = s->terms->epoch,
+    m.welcome = (struct rdzv_welcome){.version = s->version, .epoch = epoch,
                                       .in_launcher = s->terms->in_launcher,
-                                      .coordinator = s->terms->coordinator};
+                                      .coordinator = s->terms->coordinator,
+                                      .at_ms = now_ms > 0 ? now_ms : 1};
     host_session_send(s, now_ms, &m);
     if (takes_input(s)) enter(s, now_ms, HOST_SESSION_JOIN, h->software);
 }
@@ -191,7 +220,13 @@ static void got_operate(struct host_session *s, int64_t now_ms, const struct rdz
     int rc = s->actions->on_operate(s->arg, o, &err);
     if (rc < 0) refuse(s, now_ms, 0, err.text);
     else if (rc == 0) host_session_hang_up(s, now_ms);
-    else if (takes_input(s)) enter(s, now_ms, HOST_SESSION_INSPECTING, "an order to inspect");
+    else if (takes_input(s)) enter(s, now_ms, HOST_SESSION_INSPECTING, "the answer comes later");
+}
+
+static void got_leads(struct host_session *s, int64_t now_ms, const struct rdzv_leads *l) {
+    if (!choose_version(s, now_ms, "host", l->version_min, l->version_max)) return;
+    if (s->actions->on_leads != NULL) s->actions->on_leads(s->arg, l);
+    host_session_hang_up(s, now_ms);
 }
 
 /* Handles JOIN. The session is SEATED before on_join is called, because on_join may send END, and
@@ -227,6 +262,7 @@ static void got_first(struct host_session *s, int64_t now_ms, const struct rdzv_
     case RDZV_HELLO: got_hello(s, now_ms, &m->hello); break;
     case RDZV_STATUS: got_status(s, now_ms, &m->status); break;
     case RDZV_OPERATE: got_operate(s, now_ms, &m->operate); break;
+    case RDZV_LEADS: got_leads(s, now_ms, &m->leads); break;
     default: refuse_out_of_order(s, now_ms, (unsigned) m->type, "HELLO");
     }
 }

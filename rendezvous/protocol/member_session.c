@@ -102,6 +102,18 @@ static bool refused_for_now(struct member_session *s, const struct rdzv_refused 
     return true;
 }
 
+/* Handles MOVED: the node has to connect to another host. */
+static void got_moved(struct member_session *s, const struct rdzv_moved *m) {
+    char why[RDZV_TEXT_MAX];
+    bool is_known = m->addr[0] != '\0' && m->port >= 1 && m->port <= UINT16_MAX;
+    (void) snprintf(why, sizeof(why), "the coordinator of this job is at %.200s port %" PRIu32,
+                    m->addr, m->port);
+    if (is_known && s->actions->on_moved != NULL) {
+        s->actions->on_moved(s->arg, m->addr, (uint16_t) m->port);
+    }
+    break_off(s, why);
+}
+
 /* ---- received bytes and messages ---- */
 
 /* Handles one received message. An action may close the session and open it again for another
@@ -116,6 +128,8 @@ static int got_message(void *arg, const struct rdzv_message *m, struct cr_error 
         rc = s->actions->on_message(s->arg, m, err);
     } else if (m->type == RDZV_WELCOME) {
         got_welcome(s, &m->welcome);
+    } else if (m->type == RDZV_MOVED) {
+        got_moved(s, &m->moved);
     } else {
         rc = cr_fail(err, -EPROTO, "a %s message came before WELCOME",
                      rdzv_message_name((unsigned) m->type));

@@ -38,6 +38,10 @@
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_WAITING  3 /* first version with WAITING */
+#define RDZV_VERSION_FAILURE  4 /* first version with FAILURE */
+#define RDZV_VERSION_HEIRS    4 /* first version in which ROUND names heirs */
+#define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
+#define RDZV_VERSION_NODES    4 /* first version with NODES */
 #define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
 
 /* OPERATE.kind of an order to inspect workers. Only a host of RDZV_VERSION_INSPECT knows it; an
@@ -83,7 +87,16 @@
     F(u32, store_port)          /* port of the store that the node offers; 0 = none */ \
     F(u32, last_group_size)     /* number of nodes in the last round of this node; 0 = unknown */ \
     F(u64, last_coordinator)    /* id of the coordinator of the connection before; 0 = none */ \
-    F(u32, skips_last_call)     /* 1 = only the first round of a run has a last call */
+    F(u32, skips_last_call)     /* 1 = only the first round of a run has a last call */ \
+    V(4) \
+    F(u32, heir_port)           /* port at which this node would host as an heir; 0 = none */ \
+    F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
+    F(u32, heirs)               /* how many heirs ROUND of the node's last round named */ \
+    F(u32, leader)              /* `leader` in that ROUND */ \
+    F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */ \
+    F(u32, leader_ended)        /* 1 = the coordinator has closed the last connection: it ended */ \
+    /* as in that ROUND, while BEAT_ACK has not said that the round is settled; else 0 */ \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -103,7 +116,14 @@
     F(i64, sent_ms)             /* time on the member's clock; BEAT_ACK returns it */ \
     V(3) \
     /* rounds_over: 1 plus how many rounds of the job the node knows to be over; 0 = unknown */ \
-    F(u64, rounds_over)
+    F(u64, rounds_over) \
+    V(4) \
+    F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
+    F(u64, rounds_seen)         /* as in JOIN */ \
+    F(i64, wall_ns)             /* the node's wall clock, in ns since 1970; 0 = unknown */
+/* The node gives up this coordinator, because it did not answer, and will look for another one. It
+ * is the last message of a connection. Since version 4. */
+#define RDZV_ABANDON_FIELDS(F, V) F(text, why)
 #define RDZV_CHANGE_ANSWER_FIELDS(F, V) /* the node's answer to CHANGE */ \
     F(u64, id) F(i64, step)     /* steps that the furthest worker made; -1 = none counts steps */ \
     F(i64, needs_ms)            /* time that the slowest worker needs after its last step */
@@ -111,6 +131,38 @@
 #define RDZV_NOTICE_FIELDS(F, V) /* the node will leave within left_ms */ \
     F(u32, kind) F(i64, left_ms) F(text, why)
 
+/* The evidence about a worker that has failed. A node sends it before FAILED; the host passes it on
+ * to all nodes of the job, also to the sender, so that each node can write a whole verdict. Since
+ * version 4. */
+#define RDZV_FAILURE_FIELDS(F, V) \
+    F(u64, round) F(text, host) F(u32, rank) F(u32, local_rank) F(u64, pid) \
+    F(i64, exit_code)           /* exit code, or minus the number of the signal */ \
+    F(text, kind)               /* a word, such as "exit" or "oom" (docs/verdict.md) */ \
+    F(i64, died_ns) F(i64, wall_ns) /* death of the worker, and now: wall clock of the node */ \
+    /* Set by the host: by how much the node's wall clock is ahead of the host's, and the largest \
+     * error of this difference; error -1 = both are unknown */ \
+    F(i64, offset_ns) F(i64, offset_error_ns) \
+    F(text, what)               /* one line */ \
+    F(text, message)            /* first line of the error record, or "" */ \
+    F(text, last_words)         /* the last lines of its output; they are separated by newlines */ \
+    F(text, kernel)             /* line of the kernel's log, or "" */ \
+    F(text, log_folder)
+/* Requests an inquiry: the coordinator asks all nodes of the round what their workers are in, and
+ * sends them the answer in BEHIND. Since version 4. */
+#define RDZV_INQUIRE_FIELDS(F, V) F(u64, round)
+/* Answers ASK_PROGRESS: what one worker is in, in one process group. A node sends one for each of
+ * its workers' groups, and one more without a group as the last. Since version 4. */
+#define RDZV_PROGRESS_FIELDS(F, V) \
+    F(u64, inquiry)             /* as in ASK_PROGRESS */ \
+    F(u32, is_last)             /* 1: the last message of this node, whose other fields are 0 */ \
+    F(u32, rank) \
+    F(u64, group) F(text, name) /* number of the group in the round, and its name */ \
+    F(u32, place) F(u32, size)  /* the worker's rank in the group, and the group's size */ \
+    F(u32, state)               /* enum rendezvous_progress_state */ \
+    F(u32, begun)               /* number of collectives that the worker has entered */ \
+    F(u32, seq) F(text, op)     /* number and name of the operation in which it waits */ \
+    F(u32, peer)                /* for WAITS_MESSAGE: rank in the group of the other end */ \
+    F(i64, since_ms)            /* for how long this has been its state */
 /* What an inspection has found out about workers that are at the same place (inspect/inspect.h).
  * Answers ASK_INSPECT; the host passes it on to the operator. Since version 4. */
 #define RDZV_ROW_FIELDS(F, V) \
@@ -129,6 +181,11 @@
     F(u32, kind)                /* kind of change, for ASK_NOTICE; 0 = the order is ASK_DUMP; \
                                  * RDZV_OPERATE_INSPECT = the order is ASK_INSPECT */ \
     F(i64, left_ms) F(text, why)
+/* Tells whoever listens at the job's endpoint that another host leads the job. A node that takes
+ * over sends it there, because new nodes come to the endpoint. It has no answer. */
+#define RDZV_LEADS_FIELDS(F, V) \
+    F(u32, version_min) F(u32, version_max) F(text, run_id) \
+    F(u64, epoch) F(text, addr) F(u32, port) /* where the coordinator is */
 /* Requests the state of all jobs. The answer is one STATUS_JOB for each job, with one STATUS_NODE
  * for each of its nodes after it; STATUS_DONE is the last message. */
 #define RDZV_STATUS_FIELDS(F, V) \
@@ -139,7 +196,9 @@
     F(u32, version) F(u64, epoch) \
     V(3) \
     F(u32, in_launcher)         /* 1: the coordinator ends with the launcher of a node; else 0 */ \
-    F(u64, coordinator)         /* random number of this coordinator, its id; 0 = none */
+    F(u64, coordinator)         /* random number of this coordinator, its id; 0 = none */ \
+    V(4) \
+    F(i64, at_ms)               /* time on the coordinator's clock; heard_at_ms returns it */
 /* Accepts a JOIN or RESUME. The keep-alive settings are those of the job's first node, and all
  * nodes use them. */
 #define RDZV_ACCEPTED_FIELDS(F, V) \
@@ -153,7 +212,20 @@
     F(text, master_addr) F(u32, master_port) \
     V(3) \
     F(u32, max_restarts)        /* the job's --max-restarts; the node's own may differ */ \
-    F(u64, incarnation)         /* run of the job that this round belongs to; 0 = none */
+    F(u64, incarnation)         /* run of the job that this round belongs to; 0 = none */ \
+    V(4) \
+    /* heirs: the nodes that take over if the coordinator is lost, in this order (heirs.h) */ \
+    F(text, heirs) \
+    F(u32, leader)              /* group rank of the coordinator's own node, plus 1; 0 = none */ \
+    /* The electorate of the round before, which counts until this round is settled: the number of \
+     * that round, plus 1; its number of nodes; the node's group rank in it, plus 1. 0 = none */ \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
+/* Addresses from which workers of the round's nodes may come. Several of these messages come before
+ * ROUND, and only to the node with group rank 0, if it offers the store. Since version 4. */
+#define RDZV_NODES_FIELDS(F, V) \
+    F(u64, round) \
+    F(u32, part)                /* counts the messages of the round from 0 */ \
+    F(text, addresses)          /* numeric addresses, separated by blanks */
 /* Says why the node waits for a round; `what` ends a phrase that begins with "waiting". Since
  * version 3. */
 #define RDZV_WAITING_FIELDS(F, V) \
@@ -167,7 +239,12 @@
     F(u32, is_late)             /* 1: the workers must be gone when the node's old lease ends */
 #define RDZV_END_FIELDS(F, V)       F(u32, outcome) F(text, why)
 #define RDZV_GOODBYE_FIELDS(F, V) F(text, why) /* this coordinator ends, but the job does not */
-#define RDZV_BEAT_ACK_FIELDS(F, V)  F(i64, sent_ms)
+#define RDZV_BEAT_ACK_FIELDS(F, V) \
+    F(i64, sent_ms) \
+    V(4) \
+    F(i64, at_ms)               /* time on the coordinator's clock; heard_at_ms returns it */ \
+    F(u64, settled)             /* number of a settled round, plus 1: only its own nodes elect an \
+                                 * heir in its name; 0 = none */
 #define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \
     F(u64, round) F(u64, id) F(u32, kind) /* enum rendezvous_change_kind */ \
     F(i64, left_ms) F(text, why)
@@ -178,6 +255,13 @@
 #define RDZV_ASK_NOTICE_FIELDS(F, V) F(u32, kind) F(i64, left_ms) F(text, why)
 /* Requests that the node's workers write their flight records. */
 #define RDZV_ASK_DUMP_FIELDS(F, V)   F(text, why)
+/* Requests PROGRESS from the nodes of the round. Since version 4. */
+#define RDZV_ASK_PROGRESS_FIELDS(F, V) F(u64, inquiry)
+/* The result of an inquiry: which rank has not entered an operation in which others wait. Since
+ * version 4. */
+#define RDZV_BEHIND_FIELDS(F, V) \
+    F(text, what)               /* one line */ \
+    F(u32, is_found)            /* 1: some rank waits; 0: none does */
 /* Requests an inspection of the node's workers: the node answers with one ROW for each place where
  * workers are, and INSPECTED. Since version 4. */
 #define RDZV_ASK_INSPECT_FIELDS(F, V) F(u64, id) F(text, why)
@@ -185,6 +269,10 @@
     F(u32, version_min) F(u32, version_max) \
     F(u64, epoch)               /* least epoch of a coordinator to try next; 0 = give up */ \
     F(text, why)
+
+/* Answers HELLO in place of WELCOME: another host leads the job. Since version 4. */
+#define RDZV_MOVED_FIELDS(F, V) \
+    F(u64, epoch) F(text, addr) F(u32, port)
 
 /* ---- messages of the coordinator to an operator ---- */
 #define RDZV_STATUS_JOB_FIELDS(F, V) \
@@ -199,7 +287,10 @@
     /* silent_ms: ms since the node's last message; -1 = it is in the coordinator's process */ \
     F(i64, silent_ms)
 #define RDZV_STATUS_DONE_FIELDS(F, V) F(u32, jobs)
-#define RDZV_OPERATED_FIELDS(F, V)   F(u32, nodes) /* how many nodes the order was sent to */
+#define RDZV_OPERATED_FIELDS(F, V) \
+    F(u32, nodes)               /* how many nodes the order was sent to */ \
+    V(4) \
+    F(text, behind)             /* after ASK_DUMP: the result of the inquiry; else "" */
 
 /* M(NAME, name, number): the messages, and the type numbers in their frames. */
 #define RDZV_MESSAGES(M) \
@@ -217,6 +308,11 @@
     M(RESUME,    resume,    12) \
     M(ROW,       row,       13) \
     M(INSPECTED, inspected, 14) \
+    M(ABANDON,   abandon,   15) \
+    M(LEADS,     leads,     16) \
+    M(INQUIRE,   inquire,   17) \
+    M(PROGRESS,  progress,  18) \
+    M(FAILURE,   failure,   19) \
     M(WELCOME,   welcome,   65) \
     M(ACCEPTED,  accepted,  66) \
     M(ROUND,     round,     67) \
@@ -234,7 +330,11 @@
     M(OPERATED,   operated,   79) \
     M(GOODBYE,    goodbye,    80) \
     M(WAITING,    waiting,    81) \
-    M(ASK_INSPECT, ask_inspect, 82)
+    M(ASK_INSPECT, ask_inspect, 82) \
+    M(MOVED,      moved,      83) \
+    M(ASK_PROGRESS, ask_progress, 84) \
+    M(BEHIND,     behind,     85) \
+    M(NODES,      nodes,      90)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */

@@ -12,10 +12,8 @@
 #define PRIMITIVE_KEY  32 /* bytes of a symmetric key, of a hash, and of an X25519 key */
 #define PRIMITIVE_TAG  16 /* bytes by which a sealed text is longer than its plain text */
 
-/* Prepares libsodium, which chooses the fastest functions for this processor. Call this before all
- * other functions of this header; a second call does nothing. Returns false if this build has no
- * libsodium; in that case the other functions must not be called. */
-bool primitives_prepare(void);
+/* Returns whether this build has libsodium. If not, the other functions must not be called. */
+bool primitives_exist(void);
 
 struct primitive_piece { /* `len` bytes at `data` */
     const void *data;

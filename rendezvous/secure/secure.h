@@ -1,12 +1,12 @@
 /* Authenticated and encrypted connections between nodes or operators and a coordinator. This header
  * is the door of rendezvous/secure.
  *
- * A channel is one end of a connection. It lies between the transport (a socket, or the memory of a
+ * A tunnel is one end of a connection. It lies between the transport (a socket, or the memory of a
  * test) and the session (rendezvous/protocol), and is pure: received bytes go in, and bytes to send
  * and authenticated plain text come out.
  *
- *     transport ── secure_channel_receive() ──► channel ── secure_channel_in() ───► session
- *     transport ◄── secure_channel_out() ────── channel ◄── secure_channel_send() ── session
+ *     transport ── secure_tunnel_receive() ──► tunnel ── secure_tunnel_in() ───► session
+ *     transport ◄── secure_tunnel_out() ────── tunnel ◄── secure_tunnel_send() ── session
  *
  * The handshake is Noise_NNpsk0_25519_ChaChaPoly_SHA256 (noise_internal.h). Its pre-shared key is
  * derived from a secret of the job's token file, the role and the run id. The bytes on the wire:
@@ -80,12 +80,17 @@ int secure_key_write(const struct secure_keys *keys, enum secure_role role, cons
 /* A token file that is read again when it has changed. */
 struct secure_ring;
 
-/* Returns the token file to use: `given` if it is neither NULL nor "", else that of the mounted
- * Kubernetes secret if it is there, else NULL. */
-const char *secure_token_path(const char *given);
-/* Reads the token file. Refuses a file that others can read or that another user owns. Returns 0,
- * or a negative errno and a text in err; -ENOTSUP: this build has no libsodium. */
+/* Reads a token file. Refuses a file that others can read or that another user owns. Returns 0, or
+ * a negative errno and a text in err; -ENOTSUP: this build has no libsodium. */
 int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error *err);
+/* Returns the path of the token file to use: `given` if it is neither NULL nor "", else that of the
+ * mounted Kubernetes secret if it is there, else NULL. */
+const char *secure_token_path(const char *given);
+/* Reads the token file `given`, or if that is NULL or "", the one of the mounted Kubernetes secret.
+ * `auth` is an enum rendezvous_auth. Stores NULL in *out if `auth` is RENDEZVOUS_AUTH_OFF, or if
+ * there is no file and none is required. Returns 0, or the errors of secure_ring_open(), or -EINVAL
+ * and a text in err if a file is required, but there is none. */
+int secure_ring_find(int auth, const char *given, struct secure_ring **out, struct cr_error *err);
 /* Returns the secrets. If the file has changed since the last call, reads it again; if that fails,
  * logs a warning and keeps the secrets. The result is valid until secure_ring_close(); a later call
  * changes its contents. */
@@ -103,7 +108,7 @@ void secure_ring_close(struct secure_ring *ring); /* wipes the secrets; `ring` m
 /* ---- one end of a connection ---- */
 
 /* clang-format off */
-/* S(NAME) — each state and its meaning. A channel has no clock: its owner limits the time of the
+/* S(NAME) — each state and its meaning. A tunnel has no clock: its owner limits the time of the
  * whole greeting (SESSION_GREETING_MS at the coordinator, ASK_AFTER_MS and the try at a node). */
 #define SECURE_STATES(S) \
     S(FIRST)   /* coordinator: waits for the magic number of the connection */ \
@@ -112,7 +117,7 @@ void secure_ring_close(struct secure_ring *ring); /* wipes the secrets; `ring` m
     S(ANSWER)  /* node, operator: waits for the second handshake message */ \
     S(OPEN)    /* both ends are authenticated */ \
     S(PLAIN)   /* coordinator without secrets: bytes pass as they are, from the first one on */ \
-    S(FAILED)  /* nothing follows; secure_channel_failure() says why */
+    S(FAILED)  /* nothing follows; secure_tunnel_failure() says why */
 /* clang-format on */
 enum secure_state {
 #define S(name) SECURE_##name,
@@ -121,7 +126,7 @@ enum secure_state {
 };
 const char *secure_state_name(enum secure_state s);
 
-/* Why a channel has FAILED. The numbers up to 3 are sent in answers, so they must not change. */
+/* Why a tunnel has FAILED. The numbers up to 3 are sent in answers, so they must not change. */
 enum secure_failure {
     SECURE_NO_FAILURE = 0,
     SECURE_WRONG_KEY = 1, /* the ends have no common key for this role and job */
@@ -137,40 +142,40 @@ enum secure_failure {
  * coordinator and its nodes (`is_host` is false) see it from two sides. */
 const char *secure_failure_text(enum secure_failure f, bool is_host);
 
-struct secure_channel;
+struct secure_tunnel;
 
-/* Creates the coordinator's end. `keys` must live as long as the channel; if it is NULL, the
+/* Creates the coordinator's end. `keys` must live as long as the tunnel; if it is NULL, the
  * coordinator has no secret and serves plain connections only. `random` is 32 random bytes that no
- * other channel gets; it may be NULL if `keys` is. Returns NULL when memory is short. */
-struct secure_channel *secure_channel_accept(const struct secure_keys *keys,
+ * other tunnel gets; it may be NULL if `keys` is. Returns NULL when memory is short. */
+struct secure_tunnel *secure_tunnel_accept(const struct secure_keys *keys,
                                              const uint8_t random[SECURE_KEY]);
 /* Creates the end of a node or an operator, and queues the first handshake message. `run_id` is cut
  * after SECURE_ID_MAX - 1 bytes. Returns NULL when memory is short. */
-struct secure_channel *secure_channel_connect(enum secure_role role, const char *run_id,
+struct secure_tunnel *secure_tunnel_connect(enum secure_role role, const char *run_id,
                                               const uint8_t key[SECURE_KEY],
                                               const uint8_t random[SECURE_KEY]);
-void secure_channel_free(struct secure_channel *c); /* wipes the keys; `c` may be NULL */
+void secure_tunnel_free(struct secure_tunnel *c); /* wipes the keys; `c` may be NULL */
 
-/* Handles received bytes, in pieces of any size. After it, and after secure_channel_send(), the
- * owner takes the plain text from secure_channel_in(), sends what is in secure_channel_out(), and
+/* Handles received bytes, in pieces of any size. After it, and after secure_tunnel_send(), the
+ * owner takes the plain text from secure_tunnel_in(), sends what is in secure_tunnel_out(), and
  * checks the state. In FAILED, received bytes are ignored. */
-void secure_channel_receive(struct secure_channel *c, const void *data, size_t len);
-/* Seals plain text and appends the records to secure_channel_out(). The state must be OPEN. Returns
+void secure_tunnel_receive(struct secure_tunnel *c, const void *data, size_t len);
+/* Seals plain text and appends the records to secure_tunnel_out(). The state must be OPEN. Returns
  * 0 or -ENOMEM; after an error the connection must be closed, because bytes of it are missing. */
-int secure_channel_send(struct secure_channel *c, const void *data, size_t len);
+int secure_tunnel_send(struct secure_tunnel *c, const void *data, size_t len);
 
 /* The bytes to send, and the plain text that was received. The owner removes the bytes. */
-struct cr_buffer *secure_channel_out(struct secure_channel *c);
-struct cr_buffer *secure_channel_in(struct secure_channel *c);
+struct cr_buffer *secure_tunnel_out(struct secure_tunnel *c);
+struct cr_buffer *secure_tunnel_in(struct secure_tunnel *c);
 
-enum secure_state secure_channel_state(const struct secure_channel *c);
-enum secure_failure secure_channel_failure(const struct secure_channel *c);
+enum secure_state secure_tunnel_state(const struct secure_tunnel *c);
+enum secure_failure secure_tunnel_failure(const struct secure_tunnel *c);
 /* Whether the other end has shown that it has the secret: the role and run id are authenticated. */
-bool secure_channel_is_open(const struct secure_channel *c);
-enum secure_role secure_channel_role(const struct secure_channel *c);
-const char *secure_channel_run_id(const struct secure_channel *c);
-/* The bytes of a FAILED channel that could not be understood, for a text that names the stranger.
+bool secure_tunnel_is_open(const struct secure_tunnel *c);
+enum secure_role secure_tunnel_role(const struct secure_tunnel *c);
+const char *secure_tunnel_run_id(const struct secure_tunnel *c);
+/* The bytes of a FAILED tunnel that could not be understood, for a text that names the stranger.
  * */
-const struct cr_buffer *secure_channel_raw(const struct secure_channel *c);
+const struct cr_buffer *secure_tunnel_raw(const struct secure_tunnel *c);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "rendezvous/types.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,12 +31,6 @@ struct secure_ring {
     uint32_t next;       /* how many keys secure_ring_choose() skips */
     struct secure_keys keys;
 };
-
-const char *secure_token_path(const char *given) {
-    struct stat st;
-    if (given != NULL && given[0] != '\0') return given;
-    return stat(KUBERNETES_PATH, &st) == 0 ? KUBERNETES_PATH : NULL;
-}
 
 /* ---- reading ---- */
 
@@ -116,7 +111,7 @@ static int read_file(struct secure_ring *ring, struct cr_error *err) {
 /* ---- the calls of secure.h ---- */
 
 int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error *err) {
-    if (!primitives_prepare()) {
+    if (!primitives_exist()) {
         return cr_fail(err, -ENOTSUP,
                        "cannot use the token file '%.300s': this crun was built without libsodium; "
                        "build it where libsodium-dev is installed", path);
@@ -134,6 +129,23 @@ int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error
     }
     *out = ring;
     return 0;
+}
+
+const char *secure_token_path(const char *given) {
+    struct stat st;
+    if (given != NULL && given[0] != '\0') return given;
+    return stat(KUBERNETES_PATH, &st) == 0 ? KUBERNETES_PATH : NULL;
+}
+
+int secure_ring_find(int auth, const char *given, struct secure_ring **out, struct cr_error *err) {
+    const char *path = secure_token_path(given);
+    *out = NULL;
+    if (auth == RENDEZVOUS_AUTH_OFF) return 0;
+    if (path != NULL) return secure_ring_open(path, out, err);
+    if (auth != RENDEZVOUS_AUTH_REQUIRED) return 0;
+    return cr_fail(err, -EINVAL,
+                   "cannot start: auth=required, but there is no secret; give --rdzv-token-file "
+                   "FILE, or set CRUN_RDZV_TOKEN_FILE");
 }
 
 /* Reads the file again if it is another one than that which was read last. Kubernetes replaces a
@@ -168,8 +180,10 @@ int secure_ring_choose(struct secure_ring *ring, enum secure_role role, const ch
     uint8_t found[SECURE_KEYS_MAX][SECURE_KEY];
     uint32_t count = secure_keys_for(secure_ring_keys(ring), role, run_id, found);
     if (count == 0) {
-        return cr_fail(err, -ENOENT, "the token file '%.300s' has no key of this role for the job "
-                                     "'%.200s'", ring->path, run_id);
+        return cr_fail(err, -ENOENT,
+                       "the token file '%.300s' has neither a secret nor the %s's key of the job "
+                       "'%.200s'", ring->path, role == SECURE_MEMBER ? "member" : "operator",
+                       run_id);
     }
     memcpy(key, found[ring->next % count], SECURE_KEY);
     primitive_wipe(found, sizeof(found));

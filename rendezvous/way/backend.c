@@ -111,6 +111,7 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
     if (rc < 0) return rc;
     *out = (struct backend_plan){.node_rank = o->node_rank,
                                  .ports = o->ports,
+                                 .store_guard = o->store_guard,
                                  .connect_timeout_ms = o->read_timeout_ms,
                                  .coordinator_wait_ms = o->coordinator_wait_ms};
     if (o->local_addr != NULL && o->local_addr[0] != '\0') {

@@ -106,6 +106,21 @@ void backend_machine_addr(char out[RDZV_ADDR_MAX]) {
     if (interfaces != NULL) freeifaddrs(interfaces);
 }
 
+void backend_list_own_addresses(char *out, size_t room) {
+    struct ifaddrs *interfaces = NULL;
+    char addr[RDZV_ADDR_MAX];
+    size_t len = 0;
+    out[0] = '\0';
+    if (getifaddrs(&interfaces) < 0) return;
+    for (const struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next) {
+        if (!to_text(i->ifa_addr, addr) || backend_is_loopback(addr)) continue;
+        if (len + strlen(addr) + 2 > room) break;
+        if (len > 0) out[len++] = ' ';
+        len = (size_t) (stpcpy(out + len, addr) - out);
+    }
+    freeifaddrs(interfaces);
+}
+
 /* ---- looking up a host ---- */
 
 static void append(char *text, size_t room, const char *what) {

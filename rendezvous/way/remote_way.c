@@ -33,7 +33,8 @@ static bool is_here(struct remote_way *r) {
 static void try_to_host(struct remote_way *r) {
     struct cr_error err = {0};
     if (r->may_host->unresolved && !is_here(r)) return;
-    if (way_open_host(r->way.loop, r->may_host, r->close_timeout_ms, &r->way.host, &err) < 0)
+    if (way_open_host(r->way.loop, r->may_host, r->run_id, r->close_timeout_ms, &r->way.host,
+                      &err) < 0)
         return;
     cr_info("no process listened at '%s': the coordinator is this node", r->may_host->where);
     free(r->may_host);
@@ -114,11 +115,18 @@ const char *way_remote_report(struct way *w) {
 static void on_timer_closed(uv_handle_t *handle) {
     struct remote_way *r = handle->data;
     free(r->may_host);
+    free(r->run_id);
     way_closed(&r->way);
 }
 
 static void on_dial_closed(void *arg) {
     struct remote_way *r = arg;
+    if (r->knocker != NULL) {
+        struct knocker *k = r->knocker;
+        r->knocker = NULL;
+        knocker_close(k, on_dial_closed, r);
+        return;
+    }
     uv_close((uv_handle_t *) &r->host_timer, on_timer_closed);
 }
 
@@ -127,7 +135,11 @@ void remote_way_close(struct way *w) {
     dial_close(r->dial, on_dial_closed, r);
 }
 
-static void on_dropped(uv_handle_t *handle) { free(handle->data); }
+static void on_dropped(uv_handle_t *handle) {
+    struct remote_way *r = handle->data;
+    free(r->run_id);
+    free(r);
+}
 
 static void on_dial_dropped(void *arg) {
     struct remote_way *r = arg;
@@ -143,23 +155,54 @@ const struct way_kind way_remote = {
 int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t *loop,
                     const char *host, uint16_t port, const char *run_id) {
     r->way = (struct way){.kind = kind, .loop = loop};
+    r->run_id = strdup(run_id);
     r->dial = dial_new(loop, host, port, run_id, &dial_events, r);
-    if (r->dial == NULL) return -ENOMEM;
+    if (r->run_id == NULL || r->dial == NULL) {
+        free(r->run_id);
+        return -ENOMEM;
+    }
+    r->home.port = port;
+    (void) snprintf(r->home.host, sizeof(r->home.host), "%s", host);
     (void) uv_timer_init(loop, &r->host_timer);
     r->host_timer.data = r;
     return 0;
 }
 
-struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *o,
-                           const struct backend_plan *may_host) {
-    const struct cr_endpoint *to = &o->endpoint;
+/* Creates a remote way whose node connects to `host` if it connects to no heir. */
+static struct remote_way *new_way(uv_loop_t *loop, const struct rendezvous_options *o,
+                                  const struct backend_plan *plan, const char *host) {
     struct remote_way *r = calloc(1, sizeof(*r));
-    if (r == NULL || remote_way_init(r, &way_remote, loop, to->host, to->port, o->run_id) < 0) {
+    if (r == NULL || remote_way_init(r, &way_remote, loop, host, o->endpoint.port, o->run_id) < 0) {
         free(r);
         return NULL;
     }
     r->close_timeout_ms = o->close_timeout_ms;
-    memcpy(r->host, to->host, sizeof(r->host));
+    memcpy(r->host, o->endpoint.host, sizeof(r->host));
+    r->plan.allows_heirs = plan->allows_heirs;
+    r->plan.instance = plan->instance;
+    r->plan.ports = plan->ports;
+    memcpy(r->plan.listen_host, plan->listen_host, sizeof(r->plan.listen_host));
+    memcpy(r->plan.store_host, plan->store_host, sizeof(r->plan.store_host));
+    memcpy(r->plan.own_addr, plan->own_addr, sizeof(r->plan.own_addr));
+    return r;
+}
+
+/* A node that hosts reaches its host through loopback, unless the host listens at one address
+ * only. */
+struct way *way_remote_new_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
+                                   const struct backend_plan *plan,
+                                   struct coordinator_host *host) {
+    bool is_one = plan->listen_host[0] != '\0' && !backend_is_any(plan->listen_host);
+    struct remote_way *r = new_way(loop, o, plan, is_one ? plan->listen_host : "127.0.0.1");
+    if (r == NULL) return NULL;
+    r->way.host = host;
+    return &r->way;
+}
+
+struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *o,
+                           const struct backend_plan *plan, const struct backend_plan *may_host) {
+    struct remote_way *r = new_way(loop, o, plan, o->endpoint.host);
+    if (r == NULL) return NULL;
     if (may_host != NULL) r->may_host = malloc(sizeof(*r->may_host));
     if (r->may_host != NULL)
         /* if malloc() has failed, may_host stays NULL, so this node never hosts, but it can

@@ -5,7 +5,18 @@
 #define RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 
 #include "rendezvous/way/dial_internal.h"
+#include "rendezvous/way/knocker_internal.h"
 #include "rendezvous/way/way_internal.h"
+
+/* What a node needs in order to host as an heir; see the fields of the same names in struct
+ * backend_plan. */
+struct heir_plan {
+    bool allows_heirs;
+    char listen_host[CR_HOST_MAX], store_host[CR_HOST_MAX];
+    char own_addr[RDZV_ADDR_MAX];
+    struct cr_port_range ports;
+    uint64_t instance;
+};
 
 struct remote_way {
     struct way way;
@@ -17,6 +28,10 @@ struct remote_way {
      * already reached a coordinator or become the host. */
     struct backend_plan *may_host;
     char host[CR_HOST_MAX]; /* host name of the endpoint */
+    struct cr_endpoint home; /* where port 0 of way_aim() leads */
+    char *run_id;
+    struct heir_plan plan;
+    struct knocker *knocker; /* runs while this node leads in place of the endpoint's host */
     int64_t close_timeout_ms;
     char report[400];       /* see way_report() */
     uv_timer_t host_timer;  /* if may_host->asks_first: runs for host_delay_ms */

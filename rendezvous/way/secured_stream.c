@@ -18,8 +18,8 @@ struct secured_stream {
     char *run_id;
     const struct secured_stream_events *events;
     void *arg;
-    struct secure_channel *channel; /* NULL before the connection is established, or without ring */
-    struct cr_buffer waiting;       /* plain text to send once the channel is open */
+    struct secure_tunnel *tunnel; /* NULL before the connection is established, or without ring */
+    struct cr_buffer waiting;       /* plain text to send once the tunnel is open */
     bool is_refused;                /* true: on_refused was called; no event follows */
     void (*on_close)(void *arg);
     void *on_close_arg;
@@ -27,9 +27,9 @@ struct secured_stream {
 
 /* ---- sending ---- */
 
-/* Passes what the channel has to send to the connection. */
+/* Passes what the tunnel has to send to the connection. */
 static void send_sealed(struct secured_stream *s) {
-    struct cr_buffer *out = secure_channel_out(s->channel);
+    struct cr_buffer *out = secure_tunnel_out(s->tunnel);
     tcp_stream_send(s->tcp, out->data, out->len);
     tcp_stream_flush(s->tcp);
     cr_buffer_clear(out);
@@ -37,8 +37,8 @@ static void send_sealed(struct secured_stream *s) {
 
 /* If the other end is authenticated, seals and sends what waits. */
 static void send_waiting(struct secured_stream *s) {
-    if (!secure_channel_is_open(s->channel) || s->waiting.len == 0) return;
-    if (secure_channel_send(s->channel, s->waiting.data, s->waiting.len) < 0) {
+    if (!secure_tunnel_is_open(s->tunnel) || s->waiting.len == 0) return;
+    if (secure_tunnel_send(s->tunnel, s->waiting.data, s->waiting.len) < 0) {
         tcp_stream_break(s->tcp, OUT_OF_MEMORY);
     }
     cr_buffer_clear(&s->waiting);
@@ -54,19 +54,19 @@ static int begin(struct secured_stream *s, struct cr_error *err) {
     if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
         rc = cr_fail_errno(err, "cannot draw a random number");
     } else {
-        s->channel = secure_channel_connect(SECURE_MEMBER, s->run_id, key, random);
-        if (s->channel == NULL) rc = cr_fail(err, -ENOMEM, OUT_OF_MEMORY);
+        s->tunnel = secure_tunnel_connect(SECURE_MEMBER, s->run_id, key, random);
+        if (s->tunnel == NULL) rc = cr_fail(err, -ENOMEM, OUT_OF_MEMORY);
     }
     explicit_bzero(key, sizeof(key));
     explicit_bzero(random, sizeof(random));
     return rc;
 }
 
-/* Reports that the channel has failed. If the coordinator has another secret, the next connection
+/* Reports that the tunnel has failed. If the coordinator has another secret, the next connection
  * tries the next key of the token file. */
 static void refuse(struct secured_stream *s) {
-    enum secure_failure failure = secure_channel_failure(s->channel);
-    const struct cr_buffer *raw = secure_channel_raw(s->channel);
+    enum secure_failure failure = secure_tunnel_failure(s->tunnel);
+    const struct cr_buffer *raw = secure_tunnel_raw(s->tunnel);
     char why[128];
     if (failure == SECURE_WRONG_KEY) secure_ring_refused(s->ring);
     if (failure == SECURE_STRANGE) {
@@ -76,6 +76,7 @@ static void refuse(struct secured_stream *s) {
         (void) snprintf(why, sizeof(why), "%s", secure_failure_text(failure, false));
     }
     s->is_refused = true;
+    if (failure == SECURE_CHANGED) tcp_stream_reset(s->tcp);
     s->events->on_refused(s->arg, failure, why);
 }
 
@@ -89,24 +90,24 @@ static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
         s->events->on_refused(s->arg, SECURE_NO_SECRET, err.text);
         return;
     }
-    if (s->channel != NULL) send_sealed(s);
+    if (s->tunnel != NULL) send_sealed(s);
     s->events->on_open(s->arg, own_addr, peer_addr);
 }
 
 static void on_data(void *arg, const char *data, size_t len) {
     struct secured_stream *s = arg;
     if (s->is_refused) return;
-    if (s->channel == NULL) {
+    if (s->tunnel == NULL) {
         s->events->on_data(s->arg, data, len);
         return;
     }
-    secure_channel_receive(s->channel, data, len);
-    struct cr_buffer *in = secure_channel_in(s->channel);
+    secure_tunnel_receive(s->tunnel, data, len);
+    struct cr_buffer *in = secure_tunnel_in(s->tunnel);
     send_waiting(s);
     send_sealed(s);
     if (in->len > 0) s->events->on_data(s->arg, in->data, in->len);
     cr_buffer_clear(in);
-    if (secure_channel_state(s->channel) == SECURE_FAILED) refuse(s);
+    if (secure_tunnel_state(s->tunnel) == SECURE_FAILED) refuse(s);
 }
 
 static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
@@ -120,7 +121,7 @@ static const struct tcp_stream_events tcp_events = {
 /* ---- the owner's calls ---- */
 
 static void secured_stream_free(struct secured_stream *s) {
-    secure_channel_free(s->channel);
+    secure_tunnel_free(s->tunnel);
     cr_buffer_done(&s->waiting);
     free(s->run_id);
     free(s);
@@ -144,13 +145,13 @@ void secured_stream_open(struct secured_stream *s) { tcp_stream_open(s->tcp); }
 void secured_stream_send(struct secured_stream *s, const void *data, size_t len) {
     if (s->ring == NULL) {
         tcp_stream_send(s->tcp, data, len);
-    } else if (s->channel != NULL && cr_buffer_append(&s->waiting, data, len) < 0) {
+    } else if (s->tunnel != NULL && cr_buffer_append(&s->waiting, data, len) < 0) {
         tcp_stream_break(s->tcp, OUT_OF_MEMORY);
     }
 }
 
 void secured_stream_flush(struct secured_stream *s) {
-    if (s->channel != NULL) {
+    if (s->tunnel != NULL) {
         send_waiting(s);
         send_sealed(s);
     }
@@ -168,6 +169,6 @@ static void on_tcp_closed(void *arg) {
 void secured_stream_close(struct secured_stream *s, void (*on_close)(void *arg), void *arg) {
     s->on_close = on_close;
     s->on_close_arg = arg;
-    if (s->channel != NULL && secure_channel_is_open(s->channel)) secured_stream_flush(s);
+    if (s->tunnel != NULL && secure_tunnel_is_open(s->tunnel)) secured_stream_flush(s);
     tcp_stream_close(s->tcp, on_tcp_closed, s);
 }

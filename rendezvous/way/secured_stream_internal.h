@@ -1,5 +1,5 @@
 /* A TCP client whose connection is authenticated and encrypted before anything is sent on it: a
- * tcp_stream with the node's end of a secure channel (rendezvous/secure) on top. Without secrets it
+ * tcp_stream with the node's end of a secure tunnel (rendezvous/secure) on top. Without secrets it
  * only passes on the calls and events of its tcp_stream. */
 #ifndef RENDEZVOUS_SECURED_STREAM_INTERNAL_H
 #define RENDEZVOUS_SECURED_STREAM_INTERNAL_H
@@ -17,7 +17,9 @@ struct secured_stream_events {
     void (*on_data)(void *arg, const char *data, size_t len);
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
     /* The ends could not authenticate each other, or bytes were changed on their way; the
-     * connection is closed. `why` is a phrase about the other end, such as "it has no secret". */
+     * connection is to be closed. After changed bytes it is reset, so that the other end knows that
+     * this process still runs. `why` is a phrase about the other end, such as "it has no secret".
+     * */
     void (*on_refused)(void *arg, enum secure_failure failure, const char *why);
 };
 

@@ -25,6 +25,7 @@ enum stranger_first stranger_first(const char *data, size_t len) {
     if (len < FRAME_HEAD) return STRANGER_UNDECIDED;
     switch ((unsigned char) data[FRAME_HEAD - 1]) {
     case RDZV_WELCOME: return STRANGER_WELCOME;
+    case RDZV_MOVED:
     case RDZV_REFUSED: return STRANGER_REFUSED;
     default: return STRANGER_FOREIGN;
     }

@@ -32,6 +32,7 @@ struct connection {
     uv_shutdown_t shutdown;
     bool tcp_open;   /* true: `tcp` is initialised and not closed yet */
     bool retry;      /* true: on_tcp_closed() tries the next address */
+    bool resets;     /* true: the connection ends with a reset, not with end-of-file */
     bool connected, shutting, write_busy;
     struct cr_buffer out, writing;
     char read_buffer[READ_MAX];
@@ -118,9 +119,9 @@ static void on_tcp_closed(uv_handle_t *handle) {
 }
 
 static void close_tcp(struct connection *a) {
-    if (a->tcp_open && !uv_is_closing((uv_handle_t *) &a->tcp)) {
-        uv_close((uv_handle_t *) &a->tcp, on_tcp_closed);
-    }
+    if (!a->tcp_open || uv_is_closing((uv_handle_t *) &a->tcp)) return;
+    if (a->resets && uv_tcp_close_reset(&a->tcp, on_tcp_closed) == 0) return;
+    uv_close((uv_handle_t *) &a->tcp, on_tcp_closed);
 }
 
 /* Closes a connection, which reports no more events. It is freed at once, or by the last callback
@@ -344,6 +345,12 @@ void tcp_stream_send(struct tcp_stream *s, const void *data, size_t len) {
 }
 
 void tcp_stream_break(struct tcp_stream *s, const char *why) { report_later(s, why); }
+
+void tcp_stream_reset(struct tcp_stream *s) {
+    if (s->current == NULL) return;
+    s->current->resets = true;
+    discard(s->current);
+}
 
 void tcp_stream_flush(struct tcp_stream *s) {
     if (s->current != NULL) flush(s->current);

@@ -50,6 +50,11 @@ void tcp_stream_flush(struct tcp_stream *s);
  * connection; on_lost follows with `why`, which must stay valid until then. */
 void tcp_stream_break(struct tcp_stream *s, const char *why);
 
+/* Resets the connection: drops the queued bytes, and the other end gets an error and not an
+ * end-of-file. So the other end does not believe that this process has ended. No callback follows
+ * until the next tcp_stream_open(). */
+void tcp_stream_reset(struct tcp_stream *s);
+
 /* If the stream is connected, sends the queued bytes and closes the connection; if it is
  * connecting, stops that. No callback follows until the next tcp_stream_open(). */
 void tcp_stream_shut(struct tcp_stream *s);

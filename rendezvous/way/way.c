@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the job's secrets ---- */
 
@@ -16,30 +17,18 @@ static bool listens_locally(const struct backend_plan *plan) {
     return backend_is_loopback(plan->listen_port != 0 ? plan->listen_host : plan->store_host);
 }
 
-/* Reads the job's token file, if there is one and another process could connect. Stores the ring in
- * *out; NULL = the job has no secrets. */
-static int open_ring(const struct rendezvous_options *o, const struct backend_plan *plan,
-                     struct secure_ring **out, struct cr_error *err) {
-    const char *path = secure_token_path(o->token_file);
-    if (o->auth == RENDEZVOUS_AUTH_OFF) return 0;
-    if (path == NULL && o->auth == RENDEZVOUS_AUTH_REQUIRED) {
-        return cr_fail(err, -EINVAL,
-                       "cannot start: --rdzv-conf has auth=required, but there is no secret; give "
-                       "--rdzv-token-file FILE, or set CRUN_RDZV_TOKEN_FILE");
-    }
-    return path == NULL || plan->alone ? 0 : secure_ring_open(path, out, err);
-}
-
 /* ---- opening ---- */
 
-int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t close_timeout_ms,
-                  struct coordinator_host **out, struct cr_error *err) {
+int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, const char *run_id,
+                  int64_t close_timeout_ms, struct coordinator_host **out, struct cr_error *err) {
     struct coordinator_host_options h = {
         .store_host = plan->store_host, .store_port = plan->store_port,
         .store_addr = plan->store_addr, .alone = plan->alone, .in_launcher = true,
         .listen_host = plan->listen_port != 0 ? plan->listen_host : NULL,
         .listen_port = plan->listen_port, .ports = plan->ports,
-        .close_timeout_ms = close_timeout_ms,
+        .close_timeout_ms = close_timeout_ms, .own_run_id = run_id,
+        .store_guard = &plan->store_guard, .has_secret = plan->has_secret,
+        .own_instance = plan->instance, .allows_heirs = plan->allows_heirs,
         .ring = plan->ring, .says_open = plan->says_open && !listens_locally(plan)};
     return coordinator_host_open(loop, &h, out, err);
 }
@@ -53,12 +42,17 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .store_addr = plan->own_addr,
                                          .listen_host = plan->listen_host,
                                          .ports = plan->ports,
+                                         .store_guard = &plan->store_guard,
+                                         .has_secret = plan->has_secret,
                                          .jobs_come_later = true,
                                          .elected = true,
+                                         .own_run_id = o->run_id,
+                                         .own_instance = plan->instance,
                                          .held_ms = plan->etcd_lease_ms,
                                          .close_timeout_ms = o->close_timeout_ms,
                                          .ring = plan->ring,
-                                         .says_open = plan->says_open};
+                                         .says_open = plan->says_open &&
+                                                      !backend_is_loopback(plan->listen_host)};
     int rc = coordinator_host_open(loop, &h, &host, err);
     if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
     rc = way_elected_new(loop, o, plan, host, out, err);
@@ -68,40 +62,53 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
 
 /* Opens the host of a job with one node. No other node has to connect, so if another program has
  * the endpoint's port, the job runs without listening there. */
-static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan,
+static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan, const char *run_id,
                             int64_t close_timeout_ms, struct coordinator_host **out,
                             struct cr_error *err) {
     struct backend_plan unheard = *plan;
-    int rc = way_open_host(loop, plan, close_timeout_ms, out, err);
+    int rc = way_open_host(loop, plan, run_id, close_timeout_ms, out, err);
     if (rc != -EADDRINUSE || plan->store_port != 0) return rc;
     cr_warn("cannot listen at '%s': another program has this port; the job runs, but crun-agent "
             "status is not answered there", plan->where);
     unheard.listen_port = 0;
     *err = (struct cr_error){0};
-    return way_open_host(loop, &unheard, close_timeout_ms, out, err);
+    return way_open_host(loop, &unheard, run_id, close_timeout_ms, out, err);
 }
 
-/* Opens the way of a node that hosts or may host. A node that hosts gets the local way. If the node
- * only may host and the port is in use, the remote way is opened, because normally another process
- * on this machine hosts already. A node that asks first gets the remote way, too. */
+/* Opens the way of a node that hosts or may host. A node that hosts gets the local way; if another
+ * node may take over, it gets a remote way to its own host, because it has to join that other node
+ * if this host loses the majority of the nodes. If the node only may host and the port is in use,
+ * the remote way is opened, because normally another process on this machine hosts already. A node
+ * that asks first gets the remote way, too. */
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
     if (plan->asks_first) {
-        *out = way_remote_new(loop, o, plan);
+        *out = way_remote_new(loop, o, plan, plan);
         return 0;
     }
-    int rc = plan->one_node ? open_host_of_one(loop, plan, o->close_timeout_ms, &host, err)
-                            : way_open_host(loop, plan, o->close_timeout_ms, &host, err);
+    int64_t close_ms = o->close_timeout_ms;
+    int rc = plan->one_node ? open_host_of_one(loop, plan, o->run_id, close_ms, &host, err)
+                            : way_open_host(loop, plan, o->run_id, close_ms, &host, err);
     if (rc == -EADDRINUSE && plan->hosting == BACKEND_MAY_HOST) {
         cr_debug("%s has a coordinator already", plan->where);
-        *out = way_remote_new(loop, o, plan);
+        *out = way_remote_new(loop, o, plan, plan);
         return 0;
     }
     if (rc < 0) return cr_wrap(err, "cannot host the rendezvous at '%s'", plan->where);
-    *out = way_local_new(loop, host);
+    *out = plan->allows_heirs ? way_remote_new_hosting(loop, o, plan, host)
+                              : way_local_new(loop, host);
     if (*out == NULL) coordinator_host_close(host, "out of memory", NULL, NULL);
     return 0;
+}
+
+/* Returns 0 if a node of this job can authenticate; or -ENOENT and a text in err if the token file
+ * only has keys of other jobs or roles. */
+static int check_key(struct secure_ring *ring, const char *run_id, struct cr_error *err) {
+    uint8_t key[SECURE_KEY];
+    int rc = secure_ring_choose(ring, SECURE_MEMBER, run_id, key, err);
+    explicit_bzero(key, sizeof(key));
+    return rc;
 }
 
 static int open_kind(uv_loop_t *loop, const struct rendezvous_options *options,
@@ -111,7 +118,7 @@ static int open_kind(uv_loop_t *loop, const struct rendezvous_options *options,
     if (plan->hosting == BACKEND_ELECTS) rc = open_elected(loop, options, plan, &w, err);
     else if (plan->hosting != BACKEND_CONNECTS) rc = open_hosting(loop, options, plan, &w, err);
     else
-        w = way_remote_new(loop, options,
+        w = way_remote_new(loop, options, plan,
                            plan->unresolved && options->is_host < 0 ? plan : NULL);
     if (rc < 0) return rc;
     if (w == NULL) return cr_fail(err, -ENOMEM, "start the rendezvous: out of memory");
@@ -125,9 +132,13 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
              const struct backend_plan *plan, const struct way_events *events, void *arg,
              struct way **out, struct cr_error *err) {
     struct backend_plan secured = *plan;
+    bool needs_ring = !plan->alone || options->auth == RENDEZVOUS_AUTH_REQUIRED;
+    int rc = 0;
     secured.ring = NULL;
     secured.says_open = options->auth != RENDEZVOUS_AUTH_OFF;
-    int rc = open_ring(options, plan, &secured.ring, err);
+    secured.has_secret = secured.says_open && secure_token_path(options->token_file) != NULL;
+    if (needs_ring) rc = secure_ring_find(options->auth, options->token_file, &secured.ring, err);
+    if (secured.ring != NULL) rc = check_key(secured.ring, options->run_id, err);
     if (rc == 0) rc = open_kind(loop, options, &secured, out, err);
     if (rc < 0) {
         secure_ring_close(secured.ring);
@@ -140,8 +151,32 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
 
 /* ---- calls that go to the kind of way ---- */
 
+const struct coordinator_host *way_host(const struct way *w) { return w->host; }
+
+bool way_has_secret(const struct way *w) { return w->ring != NULL; }
 bool way_is_local(const struct way *w) { return w->kind == &way_local; }
-const char *way_description(const struct way *w) { return w->kind->description; }
+bool way_hosts(const struct way *w) { return w->host != NULL && w->kind != &way_elected; }
+
+const char *way_description(const struct way *w) {
+    return way_hosts(w) ? way_local.description : w->kind->description;
+}
+
+void way_aim(struct way *w, const char *addr, uint16_t port) {
+    if (w->kind == &way_remote) way_remote_aim(w, addr, port);
+}
+
+uint16_t way_heir_port(struct way *w) {
+    return w->kind == &way_remote ? way_remote_heir_port(w) : 0;
+}
+
+void way_lead(struct way *w, uint64_t epoch, const char *addr) {
+    if (w->kind == &way_remote) way_remote_lead(w, epoch, addr);
+}
+
+void way_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
+                uint16_t port) {
+    if (w->kind == &way_remote) way_remote_follow(w, coordinator, epoch, addr, port);
+}
 
 const char *way_coordinator_addr(const struct way *w) {
     return way_is_local(w) ? "" : way_remote_coordinator_addr(w);
@@ -163,19 +198,31 @@ void way_send(struct way *w, const void *data, size_t len) { w->kind->send(w, da
 void way_flush(struct way *w) { w->kind->flush(w); }
 void way_hang_up(struct way *w) { w->kind->hang_up(w); }
 
+void way_retire(struct way *w, const char *why) {
+    if (way_hosts(w)) coordinator_host_retire(w->host, why);
+    if (w->heir != NULL) coordinator_host_retire(w->heir, why);
+}
+
 void way_abandon(struct way *w, const char *why) {
-    if (w->host != NULL && w->kind != &way_elected) coordinator_host_abandon(w->host, why);
+    if (way_hosts(w)) coordinator_host_abandon(w->host, why);
+    if (w->heir != NULL) coordinator_host_abandon(w->heir, why);
 }
 
 /* ---- closing ---- */
 
-static void on_host_closed(void *arg) {
+static void on_heir_closed(void *arg) {
     struct way *w = arg;
     void (*on_close)(void *) = w->on_close;
     void *user = w->on_close_arg;
     secure_ring_close(w->ring);
     free(w);
     on_close(user);
+}
+
+static void on_host_closed(void *arg) {
+    struct way *w = arg;
+    if (w->heir != NULL) coordinator_host_close(w->heir, w->why, on_heir_closed, w);
+    else on_heir_closed(w);
 }
 
 /* Closes what this node hosts. On the elected way, `why` is NULL for coordinator_host_close(): the

@@ -62,6 +62,9 @@ struct backend_plan {
      * address. */
     bool asks_first;
     int64_t host_delay_ms;
+    /* true: if the coordinator is lost, another node takes over, which this one may be */
+    bool allows_heirs;
+    uint64_t instance;                 /* `instance` in this node's JOIN */
     /* The fields below are used only if this node hosts the coordinator or may do so. */
     bool alone;                        /* true: the job has one node and listens nowhere */
     /* true if the job has one node; it then runs even if another program has the endpoint's port */
@@ -76,8 +79,11 @@ struct backend_plan {
     uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
     /* the secrets of the job, set and owned by way_open(); NULL = none */
     struct secure_ring *ring;
+    /* true: the job has a secret, even if no other process can connect; set by way_open() */
+    bool has_secret;
     bool says_open; /* true: if this node hosts for everybody, a line says so; from way_open() */
     struct cr_port_range ports;        /* the ports that may be chosen where none is given */
+    struct rendezvous_store_guard store_guard; /* whom the rounds' stores serve */
 };
 
 /* Checks the options without resolving a name or opening a socket. Returns 0, or -EINVAL and sets
@@ -115,6 +121,10 @@ struct backend_addresses {
  * err. */
 int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err);
 
+/* Writes the numeric addresses of this machine's interfaces, separated by blanks, without loopback
+ * addresses; at most `room` - 1 bytes. Workers of this node may connect from any of them. */
+void backend_list_own_addresses(char *out, size_t room);
+
 /* Returns whether a numeric address is a loopback address: 127.0.0.0/8 or ::1. */
 bool backend_is_loopback(const char *addr);
 /* Returns whether a host means all interfaces: 0.0.0.0 or ::. */
@@ -146,10 +156,16 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
              const struct backend_plan *plan, const struct way_events *events, void *arg,
              struct way **out, struct cr_error *err);
 
+/* Returns whether the job has a secret, which nodes of other processes have to prove. */
+bool way_has_secret(const struct way *w);
 bool way_is_local(const struct way *w);
+/* Returns whether the coordinator at the endpoint runs in this process. */
+bool way_hosts(const struct way *w);
 /* Returns where the coordinator is, as the end of the phrase "the coordinator …" in a log line: "is
  * this node", "is there" (at the endpoint) or "is elected". */
 const char *way_description(const struct way *w);
+/* Returns what this node hosts, or NULL if it hosts nothing. */
+const struct coordinator_host *way_host(const struct way *w);
 /* Returns the numeric address at which this node last reached the coordinator; "" on the local way
  * and before the first connection. */
 const char *way_coordinator_addr(const struct way *w);
@@ -159,6 +175,22 @@ const char *way_trouble(const struct way *w);
 /* Returns what is known about each address since the last way_connect(), for error texts; "" on the
  * local way. Valid until the next call of this function. */
 const char *way_report(struct way *w);
+
+/* Makes the next way_connect() go to this numeric address; if `port` is 0, to the endpoint. Does
+ * nothing on a way without heirs. */
+void way_aim(struct way *w, const char *addr, uint16_t port);
+/* Returns the port at which this node serves the others if it takes over the coordinator's part,
+ * and opens it at the first call. Returns 0 if this way has no heirs, or if no port could be
+ * opened; the reason of a failure is logged. */
+uint16_t way_heir_port(struct way *w);
+/* Call this when this node takes over the coordinator's part, with the given epoch. From now on it
+ * serves nodes at way_heir_port(). `addr` is the address that this node publishes. */
+void way_lead(struct way *w, uint64_t epoch, const char *addr);
+/* Call this with each ROUND from an heir at this address; `coordinator` is the id in its WELCOME,
+ * `epoch` its epoch. Hosts in this process that are
+ * not at this address send nodes there from now on. */
+void way_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
+                uint16_t port);
 
 /* Tries once to connect, at all addresses of the coordinator side by side; on_open, on_lost or
  * on_hopeless follows. Copies `greeting`, the bytes that are sent first on each connection. The
@@ -173,8 +205,11 @@ void way_flush(struct way *w);
 void way_hang_up(struct way *w);
 
 /* Call this when this node leaves. It says goodbye to the nodes of the jobs that this node hosts,
- * with `why` as the reason. On the elected way it does nothing, because the next leader continues
- * the job. */
+ * with `why` as the reason. If the node's own job has heirs, its nodes get the goodbye only at
+ * way_close(), when the workers of this node are gone. On the elected way it does nothing, because
+ * the next leader continues the job. */
+void way_retire(struct way *w, const char *why);
+/* Says goodbye at once to the nodes of all jobs that this node hosts. */
 void way_abandon(struct way *w, const char *why);
 
 /* Closes the connection and what this node hosts, and frees the way. Nodes that are connected to

@@ -24,6 +24,7 @@ struct way {
     const struct way_events *events;
     void *arg;
     struct coordinator_host *host; /* what this node hosts; NULL = nothing */
+    struct coordinator_host *heir; /* where this node serves if it takes over; NULL = not opened */
     struct secure_ring *ring;      /* the secrets of the job; NULL = none */
     bool closing;
     const char *why;               /* reason for other nodes; set by way_close() */
@@ -40,7 +41,12 @@ struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host);
 /* `may_host` is the plan by which this node hosts if no process listens at the endpoint; NULL = it
  * never hosts. It is copied. */
 struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *options,
-                           const struct backend_plan *may_host);
+                           const struct backend_plan *plan, const struct backend_plan *may_host);
+/* Creates a remote way to the coordinator in this process: its node connects to `host` over TCP,
+ * and can connect to an heir instead. Returns NULL when memory is short. */
+struct way *way_remote_new_hosting(uv_loop_t *loop, const struct rendezvous_options *options,
+                                   const struct backend_plan *plan,
+                                   struct coordinator_host *host);
 int way_elected_new(uv_loop_t *loop, const struct rendezvous_options *options,
                     const struct backend_plan *plan, struct coordinator_host *host,
                     struct way **out, struct cr_error *err);
@@ -50,11 +56,17 @@ void way_remote_secure(struct way *w);
 const char *way_remote_coordinator_addr(const struct way *w);
 const char *way_elected_trouble(const struct way *w);
 const char *way_remote_report(struct way *w);
+/* The calls of way.h of the same names, for a remote way. */
+void way_remote_aim(struct way *w, const char *addr, uint16_t port);
+uint16_t way_remote_heir_port(struct way *w);
+void way_remote_lead(struct way *w, uint64_t epoch, const char *addr);
+void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
+                       uint16_t port);
 
 /* Opens the coordinator's host as `plan` describes it. Returns 0, or a negative errno and a text in
  * err. */
-int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, int64_t close_timeout_ms,
-                  struct coordinator_host **out, struct cr_error *err);
+int way_open_host(uv_loop_t *loop, const struct backend_plan *plan, const char *run_id,
+                  int64_t close_timeout_ms, struct coordinator_host **out, struct cr_error *err);
 
 /* Each kind of way calls this when its own handles are closed. It closes what this node hosts,
  * frees the way, and calls on_close. */

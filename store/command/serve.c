@@ -44,7 +44,8 @@ static const struct cr_option options[OPTION_COUNT] = {
                     .help = "ports among which --port=0 chooses (default: any free one)"},
     [MAX_MEMORY] = {.name = "max-memory",
                     .value_name = "SIZE",
-                    .help = "bytes of keys, values and buffers (default: half of the memory)"},
+                    .help = "bytes of keys, values and buffers (default: half of the memory "
+                            "that the machine and the cgroup allow)"},
     [MAX_CLIENTS] = {.name = "max-clients",
                      .value_name = "N",
                      .help = "connections at a time (default: what descriptors allow)"},

@@ -10,6 +10,7 @@
 #include "store/keyspace/value.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -51,6 +52,34 @@ struct store_value *store_value_new(size_t cap) {
     return v;
 }
 
+/* Grows a big value by realloc(), which moves pages instead of copying their bytes if the block has
+ * pages of its own. In the new block the next page boundary may be at another distance. */
+static struct store_value *grow_big(struct store_value *v, size_t cap) {
+    const size_t header = offsetof(struct store_value, data), len = v->len;
+    char *old = big_of(v)->block;
+    size_t at = (size_t) ((char *) v->data - old);
+    char *block = realloc(old, big_size(cap));
+    if (block == NULL) return NULL;
+    uintptr_t first = (uintptr_t) block + sizeof(struct big);
+    char *data = block + sizeof(struct big) + (whole_pages(first) - first);
+    memmove(data - header, block + at - header, header + len);
+    v = (void *) (data - header);
+    big_of(v)->block = block;
+    v->cap = (uint32_t) cap;
+    return v;
+}
+
+struct store_value *store_value_grow(struct store_value *v, size_t cap) {
+    if (cap > UINT32_MAX - sizeof(struct store_value)) return NULL;
+    if (v->cap >= STORE_LEND_MIN) return grow_big(v, cap);
+    struct store_value *grown = store_value_new(cap);
+    if (grown == NULL) return NULL;
+    memcpy(grown->data, v->data, v->len);
+    grown->len = v->len;
+    store_value_unref(v);
+    return grown;
+}
+
 struct store_value *store_value_ref(struct store_value *v) {
     v->refs++;
     return v;
@@ -59,7 +88,9 @@ struct store_value *store_value_ref(struct store_value *v) {
 void store_value_unref(struct store_value *v) {
     if (v == NULL || --v->refs > 0) return;
     if (v->account != NULL) *v->account -= store_value_cost(v);
-    if (v->lent) (void) madvise(v->data, whole_pages(v->cap), MADV_DONTNEED);
+    /* If the pages cannot be given up, because the process has locked its memory, for example, the
+     * value stays in memory: whoever used the pages next would change what the kernel sends. */
+    if (v->lent && madvise(v->data, whole_pages(v->cap), MADV_DONTNEED) < 0) return;
     free(v->cap >= STORE_LEND_MIN ? big_of(v)->block : v);
 }
 

@@ -81,6 +81,8 @@ static void leave_space(struct store_connection *c) {
     c->block = NULL;
     LIST_REMOVE(c, next);
     space->connection_count--;
+    space->server->connection_count--;
+    store_limit_spoke(c);
     if (c->admin) space->admin_count--;
 }
 

@@ -69,7 +69,8 @@ static struct store_connection *new_connection(struct store_space *space, int fd
 }
 
 void store_connection_open(struct store_space *space, int fd, const union store_peer *peer) {
-    bool full = is_full(space);
+    bool near = store_space_is_near(space, fd, peer);
+    bool full = is_full(space) || !store_limit_has_room(space->server, near);
     struct store_connection *c = full ? NULL : new_connection(space, fd, peer);
     if (c == NULL) {
         store_server_log(space->server, peer, full ? "too many clients" : "out of memory");
@@ -78,6 +79,12 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     }
     LIST_INSERT_HEAD(&space->connections, c, next);
     space->connection_count++;
+    space->server->connection_count++;
+    c->near = near;
+    c->stranger = space->restricted && !near;
+    store_limit_opened(c);
+    /* without another protocol on this port, the first bytes need not be awaited */
+    if (c->stranger && space->server->magic_count == 0) store_connection_refuse(c);
 }
 
 /* ---- reading ---- */
@@ -166,9 +173,22 @@ static void read_large(struct store_connection *c) {
     serve_kept(c);
 }
 
+/* Doubles the room of c->block, but not beyond the size of the value. Returns 0 or -ENOMEM. */
+static int grow_block(struct store_connection *c) {
+    size_t cap = c->block->cap, left = c->block_len - cap;
+    struct store_value *v = store_value_grow(c->block, left < cap ? c->block_len : 2 * cap);
+    if (v == NULL) return -ENOMEM;
+    c->block = v;
+    return 0;
+}
+
 static void read_block(struct store_connection *c) {
+    if (c->block->len == c->block->cap && grow_block(c) < 0) {
+        store_connection_close(c, "out of memory");
+        return;
+    }
     struct store_value *v = c->block;
-    ssize_t n = recv(c->fd, v->data + v->len, c->block_len - v->len, 0);
+    ssize_t n = recv(c->fd, v->data + v->len, v->cap - v->len, 0);
     if (!received(c, n)) return;
     v->len += (uint32_t) n;
     store_connection_charge(c);

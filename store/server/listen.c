@@ -219,6 +219,14 @@ int store_listener_attach(struct store_space *space) {
     (void) uv_idle_init(loop, &space->waking);
     space->poll.data = space->resume.data = space->waking.data = space;
     space->users = 3;
-    (void) uv_poll_start(&space->poll, UV_READABLE, on_readable);
+    space->restricted = space->server->options.restricted;
+    space->waits = space->restricted && space->server->magic_count == 0;
+    if (!space->waits) (void) uv_poll_start(&space->poll, UV_READABLE, on_readable);
     return 0;
+}
+
+void store_listener_begin(struct store_space *space) {
+    if (!space->waits) return;
+    space->waits = false;
+    (void) uv_poll_start(&space->poll, UV_READABLE, on_readable);
 }

@@ -46,6 +46,7 @@ static void hand_over(struct store_connection *c, const uint8_t *data, size_t le
         if (memcmp(m->magic, data, STORE_MAGIC_LEN) != 0) continue;
         struct store_handoff handoff = {.space = c->space, .fd = c->fd, .data = data, .len = len};
         store_connection_release(c);
+        (void) atomic_fetch_add(&server->passed_on, 1);
         m->fn(m->arg, &handoff);
         return;
     }
@@ -58,6 +59,7 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
     size_t consumed = 0;
     enum store_dialect dialect = STORE_DIALECT_NONE;
     if (store_detect(data, len, &dialect, &consumed) == 0) return 0;
+    store_limit_spoke(c);
     c->parser.dialect = dialect;
     c->session.legacy = dialect == STORE_DIALECT_LEGACY;
     if (dialect == STORE_DIALECT_ADMIN) {
@@ -65,6 +67,7 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
         c->space->admin_count++;
     }
     if (dialect == STORE_DIALECT_FOREIGN) hand_over(c, data, len);
+    if (c->stranger && !c->closing) store_connection_refuse(c);
     if (c->spare && !c->admin && !c->closing) store_connection_close(c, "too many clients");
     return consumed;
 }
@@ -73,13 +76,15 @@ static size_t greet(struct store_connection *c, const uint8_t *data, size_t len)
 
 /* Call this when `data` holds only the beginning of a request. If only the rest of a big value is
  * missing, the function allocates c->block, into which this rest will be received directly, and
- * copies the beginning of the value there. Returns how many bytes of `data` the caller must keep:
- * with a block, the bytes before the value; otherwise all. */
+ * copies the beginning of the value there. The block grows as bytes arrive (connection.c), so that
+ * a client cannot make the server reserve memory by announcing a value alone. Returns how many
+ * bytes of `data` the caller must keep: with a block, the bytes before the value; otherwise all. */
 static size_t begin_block(struct store_connection *c, const uint8_t *data, size_t len) {
     size_t head;
     size_t full = store_parser_block(&c->parser, &head);
     if (full == 0) return len;
-    c->block = store_value_new(full);
+    size_t first = len - head > STORE_READ_SIZE / 2 ? 2 * (len - head) : STORE_READ_SIZE;
+    c->block = store_value_new(first < full ? first : full);
     if (c->block == NULL) {
         store_connection_close(c, "out of memory");
         return 0;

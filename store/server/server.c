@@ -6,6 +6,7 @@
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
+#include "base/memory_limit.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -58,13 +59,10 @@ static void call(struct store_server *server, void (*run)(struct store_server *,
 
 /* ---- starting ---- */
 
-/* Returns the default of memory_max in bytes, or 0 (no limit) if the size of the machine's memory
- * is unknown. The limit applies to each space on its own; several spaces together may use more. */
-static size_t half_of_memory(void) {
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (pages <= 0 || page <= 0) return 0;
-    return (size_t) pages * (size_t) page / 2;
-}
+/* Returns the default of memory_max in bytes, or 0 (no limit) if it is unknown how much memory this
+ * process may use. The limit applies to each space on its own; several spaces together may use
+ * more. */
+static size_t half_of_memory(void) { return (size_t) (cr_memory_limit() / 2); }
 
 static void fill_options(struct store_server *server, const struct store_server_options *given) {
     struct store_server_options *o = &server->options;
@@ -129,9 +127,11 @@ static int start_loop(struct store_server *server, struct cr_error *err) {
     int rc = uv_loop_init(&server->loop);
     if (rc < 0) return cr_fail(err, rc, "cannot start the store: %s", uv_strerror(rc));
     store_spaces_init(server);
+    store_limit_init(server);
     rc = open_handles(server);
     if (rc == 0) return 0;
     store_spaces_close(server);
+    uv_close((uv_handle_t *) &server->silent_timer, NULL);
     (void) uv_run(&server->loop, UV_RUN_DEFAULT); /* runs until the handles are closed */
     (void) uv_loop_close(&server->loop);
     const char *remedy =
@@ -205,6 +205,7 @@ int store_server_run(struct store_server *server, int signal_fd) {
 static void run_stop(struct store_server *server, void *arg) {
     (void) arg;
     store_spaces_close(server);
+    uv_close((uv_handle_t *) &server->silent_timer, NULL);
     store_clients_close(server);
     uv_close((uv_handle_t *) &server->wake, NULL);
 }
@@ -255,6 +256,41 @@ int store_server_open(struct store_server *server, const char *host, uint16_t po
     }
     *out = space;
     return 0;
+}
+
+struct restricting {
+    struct store_space *space;
+    struct cr_network_list admitted;
+};
+
+static void run_restrict(struct store_server *server, void *arg) {
+    struct restricting *r = arg;
+    (void) server;
+    store_space_restrict_now(r->space, &r->admitted);
+}
+
+int store_space_restrict(struct store_space *space, const struct cr_network_list *admitted) {
+    struct restricting r = {.space = space};
+    int rc = cr_network_list_copy(admitted, &r.admitted);
+    if (rc == 0) call(space->server, run_restrict, &r);
+    return rc;
+}
+
+static void run_know(struct store_server *server, void *arg) {
+    struct restricting *r = arg;
+    (void) server;
+    store_space_know_now(r->space, &r->admitted);
+}
+
+int store_space_know(struct store_space *space, const struct cr_network_list *nodes) {
+    struct restricting r = {.space = space};
+    int rc = cr_network_list_copy(nodes, &r.admitted);
+    if (rc == 0) call(space->server, run_know, &r);
+    return rc;
+}
+
+void store_server_given_back(struct store_server *server) {
+    (void) atomic_fetch_sub(&server->passed_on, 1);
 }
 
 static void run_clear(struct store_server *server, void *arg) {

@@ -9,8 +9,11 @@
 #define STORE_SERVER_SERVER_H
 
 #include "base/error.h"
+#include "base/network.h"
 #include "base/port_range.h"
 #include "store/bytes/bytes.h"
+
+#include <stdbool.h>
 
 struct store_server;
 struct store_space;
@@ -22,7 +25,7 @@ struct store_server_options {
     size_t value_max;  /* bytes of one value in one request; default STORE_VALUE_MAX */
     size_t list_max;   /* keys, or pairs of key and value, in one request; default STORE_LIST_MAX */
     /* bytes that one space may use for keys, values, waits, incomplete requests and unread replies;
-     * default: half of this machine's memory */
+     * default: half of the memory that this process may use, see base/memory_limit.h */
     size_t memory_max;
     size_t client_max; /* connections that one space may have at a time; default: no limit */
     /* bytes of one request; also, bytes of replies that the server keeps for a connection whose
@@ -31,6 +34,10 @@ struct store_server_options {
     /* the ports among which store_server_open() chooses if it is called with port 0; default: the
      * kernel chooses any free port */
     struct cr_port_range ports;
+    /* true: the spaces are restricted: a space serves the clients of this machine, and those that
+     * store_space_restrict() admits. If no magic number is registered, a space accepts no
+     * connection before the first call of store_space_restrict(); clients wait until then. */
+    bool restricted;
     /* 1: the server starts no thread. The caller runs the loop by store_server_run(), and must call
      * all other functions from the thread that runs the loop. 0: the server starts a thread. */
     int no_thread;
@@ -71,6 +78,17 @@ void store_space_clear(struct store_space *space);
  * may be NULL. */
 void store_space_close(struct store_space *space);
 
+/* Serves from now on the clients of this machine and those whose address is in `admitted`, a sorted
+ * list, which is copied. Connections of other clients are closed. A connection that begins with a
+ * registered magic number is passed on all the same, because its protocol decides itself who may
+ * take part. Returns 0; or -ENOMEM, and whom the space serves does not change. */
+int store_space_restrict(struct store_space *space, const struct cr_network_list *admitted);
+
+/* Tells a space that is not restricted which addresses the nodes of its round have. Their clients
+ * have precedence when connections run short, and other clients must not be silent for long
+ * (limit.c). Returns 0 or -ENOMEM. */
+int store_space_know(struct store_space *space, const struct cr_network_list *nodes);
+
 /* Returns the numeric address on which the space listens, such as "0.0.0.0:29500". The text is
  * valid until the space is closed. */
 const char *store_space_address(const struct store_space *space);
@@ -96,6 +114,10 @@ typedef void (*store_handoff_fn)(void *arg, const struct store_handoff *handoff)
  * is in use, or -ENOSPC if eight magic numbers are registered already. */
 int store_server_register_magic(struct store_server *server, const void *magic,
                                 store_handoff_fn fn, void *arg);
+
+/* Call this when a connection that a callback of a magic number has taken over is closed: until
+ * then it counts among those that the process can hold. Any thread may call this. */
+void store_server_given_back(struct store_server *server);
 
 /* Closes all spaces, ends the server's thread, waits for the thread and frees the server. `server`
  * may be NULL. */

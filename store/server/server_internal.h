@@ -4,6 +4,8 @@
  *   server.c       the thread, its loop, calls from other threads
  *   space.c        opening, clearing and closing spaces
  *   listen.c       binding, accepting, pausing when descriptors run out
+ *   access.c       who may use a space
+ *   limit.c        how many connections there may be, and how long one may be silent
  *   connection.c   opening a connection, reading from it, its events
  *   serve.c        parsing the received bytes into requests, and carrying them out
  *   turn.c         fairness: how much one client gets before the others are served
@@ -46,6 +48,15 @@ union store_peer {
     struct sockaddr_in6 v6;
 };
 
+/* The connections whose first bytes have not come yet; limit.c says what is done with each kind. */
+enum store_silent_kind {
+    STORE_SILENT_TIMED,   /* not of a node, in a space that knows its nodes: closed after a time */
+    STORE_SILENT_UNKNOWN, /* the space does not know its nodes */
+    STORE_SILENT_NEAR,    /* of this machine or of a node of the round */
+    STORE_SILENT_KINDS
+};
+TAILQ_HEAD(store_silent, store_connection);
+
 /* One client's connection. The fields that every request uses come first, so that a request reads
  * few cache lines. */
 struct store_connection {
@@ -66,6 +77,9 @@ struct store_connection {
     /* true if the space had client_max clients when it accepted this connection. The server then
      * closes the connection, unless its first bytes are those of the administration dialect. */
     bool spare;
+    /* true: the space is restricted and does not admit the client's address. The server closes the
+     * connection, unless its first bytes are a registered magic number. */
+    bool stranger;
     struct store_session session;
     struct store_parser parser;
     /* links of the list space->connections; once `closing` is set, links of the list
@@ -80,6 +94,10 @@ struct store_connection {
     size_t charged;            /* number of bytes by which this connection has raised
                                 * space->keys.memory */
     union store_peer peer;
+    bool near; /* true: the client is on this machine or at a node of the round */
+    uint64_t opened_ms;
+    struct store_silent *silent_in; /* list of silent connections; NULL once the dialect is known */
+    TAILQ_ENTRY(store_connection) silent_next;
 };
 
 struct store_space {
@@ -102,6 +120,10 @@ struct store_space {
     int users;
     bool paused; /* true while no connections are accepted, because no descriptor was left */
     bool closing;
+    bool restricted; /* true: only clients of this machine and of `admitted` are served */
+    bool waits;      /* true: no connection is accepted before store_space_restrict() is called */
+    bool knows_nodes; /* true: `admitted` names the nodes of the round, even if not restricted */
+    struct cr_network_list admitted;
     char address[80];
     uint64_t opened_ms;
     uint64_t bytes_in, bytes_out;
@@ -152,6 +174,13 @@ struct store_server {
     struct cr_buffer out;
     int lending[2];       /* read end and write end of the pipe by which lend.c sends big values
                            * without a copy; -1 if the pipe is not open */
+    /* number of connections that the server holds, of those that callbacks of magic numbers have
+     * taken over and not given back, and the most that both may be */
+    size_t connection_count;
+    atomic_size_t passed_on;
+    size_t connection_max;
+    struct store_silent silent[STORE_SILENT_KINDS];
+    uv_timer_t silent_timer; /* runs until the first connection on STORE_SILENT_TIMED is closed */
     struct cr_log_limit client_lines; /* log lines about clients */
     /* function to call when a descriptor was closed: if the space has paused accepting because no
      * descriptor was left, it accepts again */
@@ -182,8 +211,11 @@ void store_spaces_close(struct store_server *server); /* closes all spaces and f
  * negative errno and sets err. */
 int store_listen(struct store_server *server, const char *host, uint16_t port, int *fd,
                  uint16_t *bound_port, char address[80], struct cr_error *err);
-/* Starts to accept connections. Returns 0 or a negative errno. */
+/* Starts to accept connections, unless the space waits for store_space_restrict(). Returns 0 or a
+ * negative errno. */
 int store_listener_attach(struct store_space *space);
+/* Starts to accept connections if the space has waited. */
+void store_listener_begin(struct store_space *space);
 /* Call this when a descriptor has become free. If the space has paused accepting because no
  * descriptor was left, it accepts again. */
 void store_listener_resume(struct store_space *space);
@@ -191,6 +223,31 @@ void store_listener_resume(struct store_space *space);
  * before the listening socket is closed: the kernel would reset connections that are left in the
  * queue. */
 void store_listener_turn_away(struct store_space *space);
+
+/* ---- access.c ---- */
+
+/* Returns whether the client at the other end of `fd` is on this machine or in space->admitted. */
+bool store_space_is_near(const struct store_space *space, int fd, const union store_peer *peer);
+/* Makes the space use the list, which it takes over, and closes the connections of clients that the
+ * list does not admit. Call this on the server's thread. */
+void store_space_restrict_now(struct store_space *space, struct cr_network_list *admitted);
+/* The same without the restriction: the list only says which clients are near. */
+void store_space_know_now(struct store_space *space, struct cr_network_list *nodes);
+/* Closes the connection of a client that the space does not admit; logs its address. */
+void store_connection_refuse(struct store_connection *c);
+
+/* ---- limit.c ---- */
+
+void store_limit_init(struct store_server *server);
+/* Returns how many connections this process can hold without using all its descriptors. */
+size_t store_limit_of_connections(void);
+/* Returns whether the server may hold another connection. It may close a silent one for it. */
+bool store_limit_has_room(struct store_server *server, bool near);
+/* Call these when a connection was opened, when its first bytes have come (all of those that show
+ * its dialect) or it leaves its space, and when the nodes of its space have changed. */
+void store_limit_opened(struct store_connection *c);
+void store_limit_spoke(struct store_connection *c);
+void store_limit_check_again(struct store_connection *c);
 
 /* ---- connection.c ---- */
 

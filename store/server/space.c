@@ -42,7 +42,9 @@ const char *store_space_address(const struct store_space *space) { return space-
 /* ---- clearing ---- */
 
 static void drop_user(struct store_space *space) {
-    if (--space->users == 0) free(space);
+    if (--space->users > 0) return;
+    cr_network_list_done(&space->admitted);
+    free(space);
 }
 
 /* Call this when all remains of the first space in server->cleared are freed. It removes the space

@@ -5,7 +5,7 @@ exits_programs := $(BUILD)/tests/bench/instant_exits $(BUILD)/tests/bench/exit_w
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o
 	$(call link,)
 
-$(BUILD)/tests/bench/instant_exits: $(call rooms,agent inspect rendezvous store base)
+$(BUILD)/tests/bench/instant_exits: $(call rooms,agent inspect status rendezvous store base)
 $(BUILD)/tests/bench/instant_exits: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS)
 $(BUILD)/tests/bench/exit_with: LDFLAGS += -static
 
@@ -44,6 +44,12 @@ bench-coordinator: $(BUILD)/tests/bench/coordinator ## the rules alone with 100,
 	$(Q)$<
 .PHONY: bench-coordinator
 
+$(BUILD)/tests/bench/behind: $(call objects,contract/progress.c) $(call rooms,rendezvous store base)
+$(BUILD)/tests/bench/behind: LDLIBS += $(UV_LIBS)
+bench-behind: $(BUILD)/tests/bench/behind ## to the name of the rank that holds up 4 to 1,000 others
+	$(Q)$<
+.PHONY: bench-behind
+
 crunrt_benches := $(BUILD)/tests/bench/all_reduce $(BUILD)/tests/bench/step
 $(crunrt_benches): $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o $(BUILD)/lib/libcrunrt.so
 	$(call link_crunrt,../../lib)
@@ -60,7 +66,7 @@ bench-nodes: programs ## several launchers as nodes: start, failures, losses; to
 
 # One after the other: two at once would measure each other.
 bench: ## every benchmark, some minutes
-	$(Q)for b in launch exits restart store coordinator rendezvous nodes crunrt in-place; do \
+	$(Q)for b in launch exits restart store coordinator behind rendezvous nodes crunrt in-place; do \
 	    $(MAKE) --no-print-directory bench-$$b || exit 1; done
 .PHONY: bench
 

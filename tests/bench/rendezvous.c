@@ -9,6 +9,10 @@
  * "rejoin", the time from the first join after that until the last member has the next round; and
  * the bytes and messages per member.
  *
+ * "CPU us" is the processor time of the coordinator for a member, in microseconds: two joins on new
+ * connections, a failure, a rejoin and two ends. Each K is measured twice: without a secret, and
+ * with one, so that all connections are authenticated and encrypted.
+ *
  * The published figure of torchelastic is 10 s for 4,000 hosts. It was measured on 4,000 hosts with
  * a network; here one machine does all the work, and there is no network. */
 #include "base/cleanup.h"
@@ -18,7 +22,7 @@
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
-#include "rendezvous/way/tcp_stream_internal.h"
+#include "rendezvous/way/secured_stream_internal.h"
 #include "rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>
@@ -35,13 +39,14 @@
 
 struct node {
     struct member *member;
-    struct tcp_stream *stream;
+    struct secured_stream *stream;
     uv_timer_t timer;
     struct member_session session;
     int late;
 };
 
 static uv_loop_t loop;
+static struct secure_ring *ring; /* the secret of the job that is measured; NULL = none */
 static const char *run_id;
 static struct node *nodes;
 static int count, waiting; /* number of members; number of members that have not completed the
@@ -70,7 +75,8 @@ static void host(uint16_t port, int ready_fd) {
     struct coordinator_host *h;
     struct cr_error err = {0};
     struct coordinator_host_options o = {.store_host = "127.0.0.1", .listen_host = "127.0.0.1",
-                                         .listen_port = port, .close_timeout_ms = 1000};
+                                         .listen_port = port, .close_timeout_ms = 1000,
+                                         .ring = ring};
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (uv_loop_init(&loop) < 0) die("loop");
     if (coordinator_host_open(&loop, &o, &h, &err) < 0) die(err.text);
@@ -94,6 +100,15 @@ static pid_t start_host(uint16_t port) {
     return pid;
 }
 
+/* Ends the coordinator's process. Returns the processor time that it has taken, in microseconds. */
+static double end_host(pid_t pid) {
+    struct rusage used = {0};
+    (void) kill(pid, SIGKILL);
+    (void) wait4(pid, NULL, 0, &used);
+    return 1e6 * (double) (used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           (double) (used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
 /* ---- one member: the shell of rendezvous.c, with counters ---- */
 
 static double since_mark_ms(void) { return (double) (cr_monotonic_ns() - mark_ns) / 1e6; }
@@ -102,10 +117,10 @@ static void on_timer(uv_timer_t *timer);
 
 static void settle(struct node *n) {
     int64_t when = member_deadline(n->member), t = now();
-    tcp_stream_send(n->stream, n->session.out.data, n->session.out.len);
+    secured_stream_send(n->stream, n->session.out.data, n->session.out.len);
     bytes += n->session.out.len;
     cr_buffer_clear(&n->session.out);
-    tcp_stream_flush(n->stream);
+    secured_stream_flush(n->stream);
     if (when == CR_FOREVER) (void) uv_timer_stop(&n->timer);
     else (void) uv_timer_start(&n->timer, on_timer, when > t ? (uint64_t) (when - t) : 0, 0);
 }
@@ -165,10 +180,17 @@ static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     settle(n);
 }
 
-static const struct tcp_stream_events stream_events = {on_open, on_data, on_lost};
+static void on_refused(void *arg, enum secure_failure failure, const char *why) {
+    (void) arg;
+    (void) failure;
+    die(why);
+}
 
-static void do_connect(void *arg) { tcp_stream_open(((struct node *) arg)->stream); }
-static void do_hang_up(void *arg) { tcp_stream_shut(((struct node *) arg)->stream); }
+static const struct secured_stream_events stream_events = {on_open, on_data, on_lost, on_refused};
+
+static void do_connect(void *arg) { secured_stream_open(((struct node *) arg)->stream); }
+/* The connection is closed by free_nodes(). */
+static void do_hang_up(void *arg) { (void) arg; }
 
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct node *n = arg;
@@ -218,7 +240,7 @@ static void make_nodes(uint16_t port, const char *job) {
                      .keep_alive_max_attempt = 3}};
         member_session_init(&n->session, &session_actions, n);
         n->member = member_new(&s, &member_actions, n);
-        n->stream = tcp_stream_new(&loop, "127.0.0.1", port, &stream_events, n);
+        n->stream = secured_stream_new(&loop, "127.0.0.1", port, ring, job, &stream_events, n);
         if (n->member == NULL || n->stream == NULL) die("out of memory");
         (void) uv_timer_init(&loop, &n->timer);
         n->timer.data = n;
@@ -291,7 +313,7 @@ static void free_nodes(void) {
     begin(count);
     for (int i = 0; i < count; i++) {
         uv_close((uv_handle_t *) &nodes[i].timer, NULL);
-        tcp_stream_close(nodes[i].stream, on_stream_closed, NULL);
+        secured_stream_close(nodes[i].stream, on_stream_closed, NULL);
     }
     (void) run_phase();
     (void) uv_run(&loop, UV_RUN_NOWAIT);
@@ -302,7 +324,7 @@ static void free_nodes(void) {
     free(nodes);
 }
 
-static void measure(int k) {
+static void measure_once(int k) {
     uint16_t port = free_port();
     count = k;
     pid_t pid = start_host(port);
@@ -324,13 +346,35 @@ static void measure(int k) {
     succeed(0);
     free_nodes();
 
-    (void) printf("%6d  %8.1f  %10.1f  %8.1f  %8.1f  %7.0f %5.1f  %7.0f %5.1f\n", k, first,
-                  late_extra_ms, push, again, first_bytes, first_messages, again_bytes,
-                  again_messages);
+    (void) printf("%6d  %6s  %8.1f  %10.1f  %8.1f  %8.1f  %7.0f %5.1f  %7.0f %5.1f  %8.1f\n", k,
+                  ring != NULL ? "yes" : "no", first, late_extra_ms, push, again, first_bytes,
+                  first_messages, again_bytes, again_messages, end_host(pid) / k);
     (void) fflush(stdout);
     (void) uv_loop_close(&loop);
-    (void) kill(pid, SIGKILL);
-    (void) waitpid(pid, NULL, 0);
+}
+
+static char token_path[] = "/tmp/crun_bench_token.XXXXXX";
+
+/* Returns the secrets of a new token file, which main() removes. */
+static struct secure_ring *make_ring(void) {
+    static const char secret[] = "a secret of more than 32 characters\n";
+    struct secure_ring *made = NULL;
+    struct cr_error err = {0};
+    CR_AUTO_FD int fd = mkstemp(token_path);
+    if (fd < 0 || write(fd, secret, sizeof(secret) - 1) < 0) die("cannot write a token file");
+    if (secure_ring_open(token_path, &made, &err) < 0) {
+        (void) fprintf(stderr, "rendezvous: measures without a secret only: %s\n", err.text);
+    }
+    return made;
+}
+
+static void measure(int k) {
+    static struct secure_ring *made;
+    ring = NULL;
+    measure_once(k);
+    if (made == NULL) made = make_ring();
+    ring = made;
+    if (ring != NULL) measure_once(k);
 }
 
 int main(int argc, char **argv) {
@@ -341,8 +385,8 @@ int main(int argc, char **argv) {
     fds.rlim_cur = fds.rlim_max;
     (void) setrlimit(RLIMIT_NOFILE, &fds);
     (void) printf("milliseconds; bytes and messages a member, both directions\n"
-                  "%6s  %8s  %10s  %8s  %8s  %13s  %13s\n", "K", "join", "1% late -500", "push",
-                  "rejoin", "first round", "next round");
+                  "%6s  %6s  %8s  %10s  %8s  %8s  %13s  %13s  %8s\n", "K", "secret", "join",
+                  "1% late -500", "push", "rejoin", "first round", "next round", "CPU us");
     for (int i = 1; i < argc; i++) {
         int64_t k;
         if (cr_parse_i64(argv[i], 2, 100000, &k) < 0) die("usage: rendezvous [K…]");
@@ -354,5 +398,6 @@ int main(int argc, char **argv) {
             (void) printf("%6d  skipped: %llu descriptors allowed\n", usual[i],
                           (unsigned long long) fds.rlim_max);
     }
+    (void) unlink(token_path);
     return 0;
 }

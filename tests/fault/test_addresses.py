@@ -71,7 +71,8 @@ def test_own_name_is_127_0_1_1_static(tmp):
 class Agent:
     """crun-agent serve on a host."""
     def __init__(self, host, listen, *options):
-        self.process = start([*host.run, CRUN_AGENT, "serve", f"--listen={listen}", *options],
+        self.process = start([*host.run, CRUN_AGENT, "serve", f"--listen={listen}", "--auth=off",
+                              *options],
                              env=clean_env(), stderr=subprocess.STDOUT)
         self.address = self.process.stdout.readline().strip()
 
@@ -407,6 +408,142 @@ def test_one_node_runs_though_the_port_of_its_endpoint_is_taken(tmp):
             worker.signal(nodes.WELL)
             assert nodes.nodes[0].wait() == 0
             assert "another program has this port" in nodes.nodes[0].text, nodes.nodes[0].text
+
+
+# A client of the store that sets a key and reads it again, by torch's protocol.
+CLIENT = """
+import socket, struct, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+name = lambda text: struct.pack("=Q", len(text)) + text
+try:
+    s.sendall(struct.pack("=BI", 0, 0x3C85F7CE))  # VALIDATE, SET, GET
+    s.sendall(b"\\1" + name(b"/key") + name(b"value") + b"\\3" + name(b"/key"))
+    answer = s.recv(100)
+except ConnectionError:
+    answer = b""
+print("served" if answer == name(b"value") else f"refused {answer}")
+"""
+
+
+def use_store(prefix, address):
+    done = run([*prefix, sys.executable, "-c", CLIENT, *map(str, address)])
+    assert done.returncode == 0, done
+    return done.stdout.split()[0]
+
+
+def test_a_store_serves_the_nodes_of_its_round(tmp):
+    """A stranger is refused in each round; a node is served once it is in the round."""
+    with Net(4) as net:
+        stranger = net.hosts[3]
+        with Agent(net.hosts[2], "10.77.0.3:29400"), \
+                Nodes(tmp, "--nnodes=1:2", "--max-restarts=1", "--store-allow=nodes",
+                      endpoint="10.77.0.3:29400", conf=f"{CONF},is_host=0") as nodes:
+            a = nodes.start("a0", prefix=net.hosts[0].run)
+            first = nodes.round(1)
+            store = first[0].address
+            assert store[0] == "10.77.0.1", store
+            assert use_store(net.hosts[0].run, store) == "served"
+            assert use_store(net.hosts[0].run, ("10.77.0.1", store[1])) == "served"
+            assert use_store(net.hosts[1].run, store) == "refused"   # not in the round yet
+            assert use_store(stranger.run, store) == "refused"
+            b = nodes.start("b1", prefix=net.hosts[1].run)
+            second = nodes.round(2)
+            store = second[0].address
+            assert use_store(net.hosts[1].run, store) == "served"
+            assert use_store(stranger.run, store) == "refused"
+            next(w for w in second if w.node == "b1").signal(signal.SIGUSR1)
+            b.signal(signal.SIGKILL)
+            third = nodes.round(1)
+            store = third[0].address
+            assert use_store(net.hosts[1].run, store) == "refused"   # not in the round any more
+            assert use_store(net.hosts[0].run, store) == "served"
+            third[0].signal(nodes.WELL)
+            assert a.wait() == 0
+            assert "closed the connection of '10.77.0.4:" in a.text, a.text
+            assert "belongs to no node of the round" in a.text, a.text
+
+
+def test_store_allow_of_a_hosting_node(tmp):
+    """The coordinator's node has the store; its ports still take nodes of the job."""
+    with Net(3) as net:
+        for backend in ("c10d", "static"):
+            for allow, answer in (("nodes", "refused"), ("10.77.0.3,fd00::/8", "served"),
+                                  ("10.77.0.2/31", "served"), ("any", "served")):
+                with Nodes(tmp, "--nnodes=2", f"--store-allow={allow}", "--rdzv-conf=" + CONF,
+                           given=("--rdzv-id=job", f"--rdzv-backend={backend}",
+                                  "--rdzv-endpoint=10.77.0.1:29400")) as nodes:
+                    started = [nodes.start(f"n{i}", f"--node-rank={i}", prefix=h.run)
+                               for i, h in enumerate(net.hosts[:2])]
+                    workers = nodes.round(2)
+                    for host in net.hosts[:2]:
+                        assert use_store(host.run, workers[0].address) == "served"
+                    assert use_store(net.hosts[2].run, workers[0].address) == answer, allow
+                    assert use_store(net.hosts[2].run, ("10.77.0.1", 29400)) == answer, allow
+                    for w in workers:
+                        w.signal(nodes.WELL)
+                    assert [n.wait() for n in started] == [0, 0]
+
+
+def test_a_secret_restricts_the_store(tmp):
+    """In a job with a secret, --store-allow=nodes is the default."""
+    token = tmp / "token"
+    token.write_text("0123456789abcdef" * 4 + "\n")
+    token.chmod(0o600)
+    with Net(3) as net:
+        for options, answer in (((), "refused"), (("--store-allow=any",), "served")):
+            with Nodes(tmp, "--nnodes=2", f"--rdzv-token-file={token}", *options,
+                       endpoint="10.77.0.1:29400", conf=CONF) as nodes:
+                started = [nodes.start(f"n{i}", prefix=h.run)
+                           for i, h in enumerate(net.hosts[:2])]
+                workers = nodes.round(2)
+                for host in net.hosts[:2]:
+                    assert use_store(host.run, workers[0].address) == "served"
+                assert use_store(net.hosts[2].run, workers[0].address) == answer, options
+                for w in workers:
+                    w.signal(nodes.WELL)
+                assert [n.wait() for n in started] == [0, 0]
+        nodes, worker = one_node(net, tmp, "--rdzv-backend=c10d", f"--rdzv-token-file={token}")
+        with nodes:
+            assert use_store(net.hosts[1].run, worker.address) == "refused"
+            worker.signal(nodes.WELL)
+            assert nodes.nodes[0].wait() == 0
+
+
+SILENT = """
+import socket, sys, time
+began = time.monotonic()
+sockets = [socket.create_connection((sys.argv[1], int(p)), 60) for p in sys.argv[2:]]
+for s in sockets:
+    assert s.recv(1) == b""
+print(time.monotonic() - began)
+"""
+
+
+def test_a_silent_stranger_is_ended(tmp):
+    """At the store and at the coordinator's port, though both serve everybody."""
+    with Net(3) as net:
+        with Nodes(tmp, "--nnodes=2", endpoint="10.77.0.1:29400", conf=CONF) as nodes:
+            started = [nodes.start(f"n{i}", prefix=h.run) for i, h in enumerate(net.hosts[:2])]
+            workers = nodes.round(2)
+            address = workers[0].address
+            done = run([*net.hosts[2].run, sys.executable, "-c", SILENT, *map(str, address),
+                        "29400"])
+            assert done.returncode == 0, done
+            assert 25 < float(done.stdout) < 55, done
+            assert use_store(net.hosts[2].run, address) == "served"
+            for w in workers:
+                w.signal(nodes.WELL)
+            assert [n.wait() for n in started] == [0, 0]
+
+
+def test_one_node_with_store_allow(tmp):
+    with Net(2) as net:
+        nodes, worker = one_node(net, tmp, "--local-addr=10.77.0.1", "--store-allow=nodes")
+        with nodes:
+            assert use_store(net.hosts[0].run, worker.address) == "served"
+            assert use_store(net.hosts[1].run, worker.address) == "refused"
+            worker.signal(nodes.WELL)
+            assert nodes.nodes[0].wait() == 0
 
 
 if __name__ == "__main__":

@@ -54,6 +54,20 @@ lose("exit", 3, 2, 0, -104, 30000)
 # leaves room for a slow machine.
 lose("stop", 3, 1, -signal.SIGKILL, -110, 30000)
 
+# A rank that ends with status 0 and destroys nothing is known at once to those who wait for it.
+for when, text in (("group", "rank 2 of the job has ended"),
+                   ("monitored", "rank 2 of the job has ended"),
+                   ("collective", "no sign of rank 2")):
+    with Store() as store:
+        workers = run_workers(store, 3, ["crunrt_worker", "gone", when])
+    expect(workers, 2, 0)
+    for r in range(2):
+        expect(workers, r, 3, "error -104")
+        if milliseconds(workers, r) > 5000:
+            fail(workers, f"rank {r} did not know for {milliseconds(workers, r)} ms")
+    if not any(text in workers[r].text() for r in range(2)):
+        fail(workers, f"nobody said {text!r}")
+
 with Store() as store:
     workers = run_workers(store, 4, ["crunrt_worker", "late"])
     for r in range(3):

@@ -78,6 +78,25 @@ def test_the_leader_dies_and_another_takes_over(tmp):
         end_well(others)
 
 
+def test_nobody_waits_for_a_leader_whose_process_has_ended(tmp):
+    """With the default lease of 15 s. The others resume with the new leader; only the dead leader's
+    node is missing, so the next round need not wait until its workers are certainly gone."""
+    with EtcdCluster(tmp, 1) as cluster, Cast() as cast:
+        slow = [s for s in SETTINGS if not s.startswith("keep_alive")]
+        nodes = [cast.node("etcd", cluster.endpoint, *slow) for _ in range(3)]
+        for n in nodes:
+            n.until_round(lambda m: m["groups"] == 3)
+        leader = next(n for n in nodes if led(n))
+        others = [n for n in nodes if n is not leader]
+        leader.signal(signal.SIGKILL)
+        began = time.monotonic()
+        go_on(others, 0)
+        took = time.monotonic() - began
+        print(f"the next round began {took:.1f} s after the leader's death")
+        assert took < 12, took  # 5 s of it is the leader's lease in etcd
+        end_well(others)
+
+
 def test_the_leader_leaves_and_another_takes_over(tmp):
     with EtcdCluster(tmp, 1) as cluster, Cast() as cast:
         leader, others = three(cast, cluster)
@@ -142,6 +161,29 @@ def test_real_launchers_survive_their_leader(tmp):
             w.signal(signal.SIGUSR2)
         assert all(n.wait() == 0 for n in launchers.values() if n is not leader)
 
+def test_a_job_with_a_secret_survives_its_leader(tmp):
+    """The leaders and their nodes authenticate each other; a node without the secret, which finds
+    the leader in etcd, is refused."""
+    token = tmp / "token"
+    token.touch(0o600)
+    token.write_text("a secret of more than 32 characters\n")
+    with EtcdCluster(tmp) as cluster, Nodes(tmp, "--nnodes=2:3", backend="etcd",
+                                        endpoint=cluster.endpoint,
+                                        conf="last_call_timeout=1,keep_alive_interval=1") as nodes:
+        secret = f"--rdzv-token-file={token}"
+        launchers = [nodes.start(name, secret) for name in "abc"]
+        first = nodes.round(3)
+        leader = next(n for n in launchers if "(this node)" in n.text)
+        stranger = nodes.start("d", "--rdzv-conf=last_call_timeout=1,candidate=0")
+        assert stranger.wait() == 1
+        assert "only those that have the job's secret" in stranger.text, stranger.text
+        leader.signal(signal.SIGKILL)
+        second = nodes.round(2)
+        nodes.gone(first)
+        assert {w.restarts for w in second} == {0}
+        for w in second:
+            w.signal(signal.SIGUSR2)
+        assert all(n.wait() == 0 for n in launchers if n is not leader)
 
 
 def epochs(node):

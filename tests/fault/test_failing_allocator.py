@@ -13,6 +13,7 @@ from allocation_failures import DEADLINE_S, FAILING, for_each_allocation  # noqa
 from crun_test import BUILD, TIMEOUT_S, run_tests, signal  # noqa: E402
 from free_port import free_port  # noqa: E402
 from rdzv_raw import SUCCEEDED, Member  # noqa: E402
+from secure_raw import Refused  # noqa: E402
 from store_raw import Modern, Server, listed, text  # noqa: E402
 
 CRUN, STORE, AGENT = (FAILING / name for name in ("crun", "crun-store", "crun-agent"))
@@ -71,12 +72,12 @@ def test_report(tmp):
 
 # ---- two nodes: the allocator of one of them fails ----
 
-def two_nodes(case, hosts):
+def two_nodes(case, hosts, *more):
     """Runs a round, a restart and a good end on two nodes. Returns the exit status of the node
     whose allocator fails, and the stderr of both: a hosting node that lacks memory may refuse the
     other node, so either may report the error."""
     words = [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=job", "--rdzv-backend=c10d",
-             "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1",
+             "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1", *more,
              *shell('[ "$RANK.$TORCHELASTIC_RESTART_COUNT" != 0.0 ]')]
     conf = "--rdzv-conf=join_timeout=3,read_timeout=3,is_host="
     failing = case.start([CRUN, f"{conf}{int(hosts)}", *words])
@@ -102,6 +103,32 @@ def hosting_node(case):
 
 def joining_node(case):
     return two_nodes(case, hosts=False)
+
+
+SECRET = "a secret of more than 32 characters"
+
+
+def token_file(folder):
+    path = folder / "token"
+    path.touch(0o600)
+    path.write_text(SECRET)
+    return path
+
+
+def hosting_node_with_a_secret(case):
+    return two_nodes(case, True, f"--rdzv-token-file={token_file(case.folder)}")
+
+
+def joining_node_with_a_secret(case):
+    return two_nodes(case, False, f"--rdzv-token-file={token_file(case.folder)}")
+
+
+def test_hosting_node_with_a_secret(tmp):
+    for_each_allocation(tmp, hosting_node_with_a_secret, CRUN, stride=40)
+
+
+def test_joining_node_with_a_secret(tmp):
+    for_each_allocation(tmp, joining_node_with_a_secret, CRUN, stride=40)
 
 
 def test_hosting_node(tmp):
@@ -234,22 +261,26 @@ def test_store_commands(tmp):
 
 # ---- crun-agent ----
 
-def agent(case):
+def agent(case, *more, secret=None):
     """Runs one job with one node at crun-agent, from the node's JOIN to the good end. If the agent
     lacks memory, it may refuse or disconnect the node, but it must live until SIGTERM."""
-    process = case.start([AGENT, "serve", "--listen=127.0.0.1:0"])
+    process = case.start([AGENT, "serve", "--listen=127.0.0.1:0", *more])
     address = first_line(process)
     if address == "":
         return case.finish(process)
     try:
-        run_job(address)
-    except (AssertionError, ConnectionError):
+        run_job(address, secret)
+    except (AssertionError, ConnectionError, Refused):
         assert case.wish != "0", "a job failed that has memory"
     return end(case, process)
 
 
-def run_job(address):
-    node = Member(address, timeout=DEADLINE_S)
+def agent_with_a_secret(case):
+    return agent(case, "--rdzv-token-file", token_file(case.folder), secret=SECRET)
+
+
+def run_job(address, secret=None):
+    node = Member(address, timeout=DEADLINE_S, secret=secret)
     node.send_join()
     for name in "WELCOME", "ACCEPTED", "ROUND":
         node.expect(name)
@@ -260,6 +291,10 @@ def run_job(address):
 
 def test_agent(tmp):
     for_each_allocation(tmp, agent, AGENT)
+
+
+def test_agent_with_a_secret(tmp):
+    for_each_allocation(tmp, agent_with_a_secret, AGENT)
 
 
 def test_agent_commands(tmp):

@@ -53,6 +53,12 @@ expect_all(workers, 0, "split done")
 for r in range(4):
     expect(workers, r, 0, f"group {r % 2}: rank {r // 2} of 2", f"group 2: rank {3 - r} of 4")
 
+# A rank that ends well without destroying its group, where NCCL itself would not notice it.
+with Store() as store:
+    workers = run_workers(store, 3, ["crunrt_worker", "gone", "collective"], **host)
+for r in range(2):
+    expect(workers, r, 3, "error -104", "rank 2 has left the group after 1 collectives")
+
 # Libraries and devices that cannot be used are refused before any rank waits.
 for variables, code, text in (
     ({"HOST_CUDA_DEVICES": "0"}, -19, "find a GPU: none is usable here"),

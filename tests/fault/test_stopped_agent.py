@@ -39,6 +39,22 @@ def test_stopped(tmp):
     check(tmp, lambda pid: os.kill(pid, signal.SIGSTOP), lambda pid: os.kill(pid, signal.SIGCONT))
 
 
+def test_stopped_host(tmp):
+    """The stopped crun hosts the coordinator: the other nodes elect a successor."""
+    with Nodes(tmp, "--nnodes=2:3", "--max-restarts=0", conf=LEASE) as nodes:
+        a, others = nodes.start_host("a"), [nodes.start("b"), nodes.start("c")]
+        of_a = next(worker for worker in nodes.round(workers=3) if worker.node == "a")
+        a.signal(signal.SIGSTOP)
+        nodes.round(workers=2)
+        assert not of_a.alive, "the worker of the stopped host runs into the next round"
+        a.signal(signal.SIGCONT)
+        for worker in nodes.round(workers=3):
+            assert worker.restarts == 0, "standing still was charged as a failure"
+            worker.signal(nodes.WELL)
+        for node in (a, *others):
+            assert node.wait() == 0, node.text
+
+
 def test_frozen(tmp):
     if not cgroup_delegated():
         skip("no cgroup v2 is delegated here")

@@ -18,7 +18,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import SCALE, TIMEOUT_S, run_tests
+from crun_test import SCALE, TIMEOUT_S, run_tests, skip
 from store_raw import SHADOW, VALIDATE, Legacy, Modern, Raw, Server, listed, stat, text, wait_for
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -252,6 +252,75 @@ def test_port_scan_is_silent(tmp):
             (reset if i % 2 else Raw.close)(c)
         answers(server)
     assert server.err == "", server.err
+
+
+def test_memory_is_reserved_only_for_what_has_come(tmp):
+    """Each of 300 clients announces a value of 64 MiB and sends 30 bytes of it."""
+    with Server() as server:
+        before = server.resident_kib("VmPeak")
+        clients = [Raw(server, hello=VALIDATE + b"\x01" + text("/key") +
+                       struct.pack("=Q", 64 << 20) + b"x" * 30) for _ in range(300)]
+        answers(server)
+        grown = server.resident_kib("VmPeak") - before
+        assert grown < 300 * 1024, f"{grown} KiB of address space"
+        for c in clients:
+            c.close()
+
+
+def test_a_value_that_grows(tmp):
+    """Values of many sizes are received in pieces, so that their memory grows in steps."""
+    dice = random.Random(3)
+    with Server() as server:
+        client = Modern(server)
+        for size in (1, 131071, 131072, 262144, 262145, 524289, 3 << 20, 16 << 20):
+            value = dice.randbytes(size)
+            client.set("key", value)
+            assert client.get("key") == value, size
+
+
+def test_the_limit_of_the_cgroup(tmp):
+    """The default limit of memory is half of what the cgroup may use, not half of the machine."""
+    cgroup = pathlib.Path("/sys/fs/cgroup/memory", f"crun-test-{os.getpid()}")
+    limit = cgroup / "memory.limit_in_bytes"
+    if not cgroup.parent.exists():
+        cgroup = pathlib.Path("/sys/fs/cgroup", f"crun-test-{os.getpid()}")
+        limit = cgroup / "memory.max"
+    try:
+        cgroup.mkdir()
+        limit.write_text(str(100 << 20))
+    except OSError as e:
+        skip(f"cannot make a cgroup with a memory limit here: {e}")
+    try:
+        enter = f'echo $$ > "{cgroup}/cgroup.procs"; exec "$@"'
+        with Server(program=("sh", "-c", enter, "sh")) as server:
+            client = Modern(server)
+            try:
+                for i in range(200):
+                    client.set(f"key{i}", b"x" * (1 << 20))
+            except OSError:
+                pass
+            answers(server)
+        assert server.process.returncode == 0, server.process.returncode
+        assert "memory limit of the store reached" in server.err, server.err
+    finally:
+        cgroup.rmdir()
+
+
+def test_silent_connections_do_not_use_up_the_descriptors(tmp):
+    """Clients are served at once beside four times as many silent connections as descriptors."""
+    few = ("sh", "-c", 'ulimit -Hn 128; ulimit -n 128; exec "$@"', "sh")
+    with Server(program=few) as server:
+        silent = [server.connect() for _ in range(500)]
+        for i in range(20):
+            client = Modern(server)
+            client.set("key", str(i))
+            assert client.get("key") == str(i).encode()
+            silent.append(server.connect())
+        assert server.descriptors() < 128, server.descriptors()
+        for s in silent:
+            s.close()
+    assert "it had sent nothing, and another client needs the connection" in server.err
+    assert server.err.count("\n") < 30, server.err
 
 
 def test_ten_thousand_silent_connections(tmp):

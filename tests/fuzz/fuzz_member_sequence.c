@@ -137,8 +137,23 @@ static void on_inspect(void *arg, uint64_t id, const char *why) {
     CR_ASSERT(why != NULL);
 }
 
+static void on_failure(void *arg, const struct rdzv_failure *failure) {
+    (void) arg;
+    CR_ASSERT(failure->what != NULL && failure->log_folder != NULL);
+}
+
 static void on_dump(void *arg, const char *why) {
     (void) why;
+    upcall(arg);
+}
+
+static void on_ask_progress(void *arg, uint64_t inquiry) {
+    (void) inquiry;
+    upcall(arg);
+}
+
+static void on_behind(void *arg, const struct rdzv_behind *behind) {
+    CR_ASSERT(strlen(behind->what) < RDZV_TEXT_MAX);
     upcall(arg);
 }
 
@@ -152,7 +167,8 @@ static const struct member_actions actions = {
     .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
-    .on_inspect = on_inspect};
+    .on_inspect = on_inspect, .on_ask_progress = on_ask_progress, .on_behind = on_behind,
+    .on_failure = on_failure};
 
 /* ---- events: time, connections, messages ---- */
 

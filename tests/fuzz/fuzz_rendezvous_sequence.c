@@ -166,7 +166,7 @@ static void shell_acts(struct world *w, struct input *in) {
     default:
         o.host = input_text(in), o.why = input_text(in);
         o.kind = input_u32(in), o.left_ms = input_i64(in);
-        CR_ASSERT(coordinator_operate(w->coordinator, &o) <= NODES);
+        CR_ASSERT(coordinator_operate(w->coordinator, w->now_ms, &o) <= NODES);
     }
 }
 

@@ -27,7 +27,10 @@ static size_t used;
 
 static struct counter *find(const char *name, bool make) {
     for (size_t i = 0; i < used; i++) {
-        if (counters[i].name == name || strcmp(counters[i].name, name) == 0) return &counters[i];
+        if (counters[i].name == name) return &counters[i];
+    }
+    for (size_t i = 0; i < used; i++) {
+        if (strcmp(counters[i].name, name) == 0) return &counters[i];
     }
     if (!make || used == COUNTERS_MAX) return NULL;
     counters[used].name = name;

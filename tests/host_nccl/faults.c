@@ -29,7 +29,10 @@ static size_t used;
 
 static unsigned long count_call(const char *name) {
     for (size_t i = 0; i < used; i++) {
-        if (names[i].name == name || strcmp(names[i].name, name) == 0) return ++names[i].calls;
+        if (names[i].name == name) return ++names[i].calls;
+    }
+    for (size_t i = 0; i < used; i++) {
+        if (strcmp(names[i].name, name) == 0) return ++names[i].calls;
     }
     if (used == NAMES_MAX) return 0;
     names[used].name = name;
@@ -74,7 +77,8 @@ static struct host_fault parse(const char *what) {
 
 static struct host_fault ordered_for(const char *name, unsigned long call) {
     struct host_fault none = {HOST_FAULT_NONE, 0};
-    const char *orders = getenv("HOST_NCCL_FAULT"), *rank = getenv("RANK");
+    const char *orders = getenv("HOST_NCCL_FAULT");
+    const char *rank = orders != NULL ? getenv("RANK") : NULL;
     while (orders != NULL && *orders != '\0') {
         char order[128], symbol[64], nth[16], what[48], where[16] = "";
         size_t len = strcspn(orders, ",");

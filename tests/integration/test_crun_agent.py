@@ -33,7 +33,7 @@ class Agent:
         return self
 
     def __exit__(self, *_):
-        self.process.terminate()
+        self.process.kill()
         self.process.wait()
 
 
@@ -58,10 +58,33 @@ def test_lines_that_strangers_cause_are_limited(tmp):
                 m.expect("WELCOME"), m.expect("ACCEPTED")
             for m in pair:
                 m.close()
+        agent.process.terminate()
+        agent.process.wait(TIMEOUT_S)
     text = read_text(tmp / "err")
     assert text.count("differs from the job's first node") == 20, text
     assert "too many lines about jobs and nodes" in text, text
     assert "80 more lines about jobs and nodes were not logged" in text, text
+
+
+def test_jobs_of_one_address_are_limited(tmp):
+    """A stranger can neither fill the host with jobs, nor leave jobs behind."""
+    with Agent() as agent:
+        for i in range(300):  # these leave nothing
+            Member(agent.address, f"brief{i}").close()
+        first = Member(agent.address, "first")
+        (round_of_first,) = rounds(first)
+        many = []
+        for i in range(1023):
+            many.append(Member(agent.address, f"job{i}"))
+            many[-1].send_join()
+            many[-1].expect("WELCOME")
+        more = Member(agent.address, "one more")
+        more.send_join()
+        refused = more.expect("REFUSED")
+        assert "has 1024 other jobs, 1024 of them from the address" in refused["why"], refused
+        many.pop(0).close()
+        first.send("SUCCEEDED", round=round_of_first["round"])
+        assert first.expect("END")["outcome"] == SUCCEEDED
 
 
 def test_two_jobs_with_a_store_each(tmp):

@@ -10,7 +10,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-ROOMS = ("base", "contract", "store", "rendezvous", "inspect", "agent", "launcher", "operator",
+ROOMS = ("base", "contract", "store", "rendezvous", "inspect", "status", "agent", "launcher",
+         "operator",
          "worker_runtime", "examples", "make")
 NEW = "/* A new file. */\n"
 

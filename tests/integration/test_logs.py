@@ -14,10 +14,12 @@ SPEAK = '#!/bin/sh\necho "out $LOCAL_RANK"\necho "err $LOCAL_RANK" >&2\n'
 
 
 def files(logs):
-    """{'attempt_0/0/stdout.log': bytes}, and the folder of the job above them."""
+    """{'attempt_0/0/stdout.log': bytes}, and the folder of the job above them, which also has
+    crun's verdict.json."""
     jobs = list(pathlib.Path(logs).iterdir())
     assert len(jobs) == 1, jobs
     found = {str(p.relative_to(jobs[0])): p.read_bytes() for p in jobs[0].rglob("*") if p.is_file()}
+    assert found.pop("verdict.json", None), jobs
     return jobs[0], found
 
 

@@ -43,9 +43,11 @@ def comparable(worker):
 
 
 def tree(folder):
-    """{path below the job's folder: bytes}; empty folders too."""
+    """{path below the job's folder: bytes}; empty folders too. torchrun has no verdict.json."""
     found = {}
     for path in sorted(pathlib.Path(folder).rglob("*")):
+        if path.name == "verdict.json":
+            continue
         name = re.sub(r"^([^/]+)_[^/]{8}(/|$)", r"\1_*\2", str(path.relative_to(folder)))
         found[name] = path.read_bytes() if path.is_file() else None
     return found

@@ -4,6 +4,8 @@ import os
 import socket
 import struct
 
+import secure_raw
+
 MAGIC = b"CRUNrdzv"
 MESSAGES = {
     "HELLO": (1, "u32 version_min, u32 version_max, text software, text run_id, u64 epoch"),
@@ -23,6 +25,7 @@ MESSAGES = {
     "OPERATE": (11,
                 "u32 version_min, u32 version_max, text run_id, text host, u32 kind, i64 left_ms,"
                     "text why"),
+    "LEADS": (16, "u32 version_min, u32 version_max, text run_id, u64 epoch, text addr, u32 port"),
     "WELCOME": (65, "u32 version, u64 epoch"),
     "ACCEPTED": (66, "i64 keep_alive_interval_ms, u32 keep_alive_max_attempt"),
     "ROUND": (67,
@@ -37,6 +40,9 @@ MESSAGES = {
     "CHANGE_AT": (76, "u64 id, u64 step, i64 left_ms"),
     "ASK_NOTICE": (77, "u32 kind, i64 left_ms, text why"),
     "ASK_DUMP": (78, "text why"),
+    "FAILURE": (19, "u64 round, text host, u32 rank, u32 local_rank, u64 pid, i64 exit_code,"
+                    "text kind, i64 died_ns, i64 wall_ns, i64 offset_ns, i64 offset_error_ns,"
+                    "text what, text message, text last_words, text kernel, text log_folder"),
     "ASK_INSPECT": (82, "u64 id, text why"),
     "ROW": (13, "u64 id, text ranks, u64 pid, text host, text state, text program, text kernel,"
                 "text operation, text python, text native, text note"),
@@ -97,10 +103,16 @@ def decode(name, body, version=2):
 class Member:
     """One node's side of the protocol. It sends only the messages that the test requests."""
 
-    def __init__(self, address, run_id="job", host="raw", timeout=60, version=2, **join):
+    def __init__(self, address, run_id="job", host="raw", timeout=60, version=2, secret=None,
+                 key_role="member", key_of_job=None, **join):
+        """With a secret, the member authenticates in this role, as a node of `key_of_job` (default:
+        run_id)."""
         self.version = version
         ip, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((ip, int(port)), timeout)
+        if secret is not None:
+            job = run_id if key_of_job is None else key_of_job
+            self.socket = secure_raw.Channel(self.socket, secret, key_role, job)
         self.join = dict(host=host, addr=host, pid=os.getpid(),
                          instance=int.from_bytes(os.urandom(7), "big"),
                          link=1, role="default", node_rank=-1, local_world_size=1, rounds_seen=0,

@@ -25,7 +25,13 @@ static struct round_record *last_record(struct world *w) {
  * superseded. */
 static void supersede_rounds(struct world *w, struct round_record *by) {
     for (int i = 0; i < w->history.round_count - 1; i++) {
+        bool is_run = w->history.rounds[i].incarnation == by->incarnation;
+        if (w->heirs && is_run && w->history.rounds[i].host_id > by->host_id) {
+            world_violation(w, "host %d forms a round after host %d has", by->host_id,
+                            w->history.rounds[i].host_id);
+        }
         struct round_record *r = &w->history.rounds[i];
+        if (w->heirs && !is_run) continue;
         if (r->host_id > by->host_id) by->superseded_at = w->now;
         else if (r->superseded_at == CR_FOREVER) r->superseded_at = w->now;
     }
@@ -59,11 +65,35 @@ static void check_given_up(struct host *h, uint64_t round) {
     }
 }
 
+/* Two coordinators never both may decide. Call this when a host forms a round. A host that is
+ * stalled finds out that it may not when it runs again. */
+static void check_one_decides(struct host *h) {
+    struct world *w = h->w;
+    struct coordinator_view v;
+    w->leader = (int) (h - w->hosts);
+    for (int i = 0; i < HOSTS_MAX; i++) {
+        const struct host *other = &w->hosts[i];
+        if (other == h || !other->up || other->stalled_until != 0) continue;
+        if (w->now < w->nodes[other->owner].resumed_at + SLACK) continue;
+        if (!other->terms.leads || other->is_superseded_job || other->closes) continue;
+        coordinator_look(other->coordinator, &v);
+        if (v.phase == COORDINATOR_EMPTY || v.phase == COORDINATOR_ENDED || !v.decides) continue;
+        if (v.incarnation != last_record(w)->incarnation) {
+            w->has_two_runs = true;
+            continue;
+        }
+        world_violation(w, "hosts %d and %d may both decide", h->id, other->id);
+    }
+}
+
 void check_store_opened(struct host *h, uint64_t round) {
     struct world *w = h->w;
     CR_ASSERT(w->history.round_count < ROUNDS_MAX);
     struct round_record *r = &w->history.rounds[w->history.round_count++];
-    *r = (struct round_record){.host_id = h->id, .round = round, .formed_at = w->now,
+    struct coordinator_view v;
+    coordinator_look(h->coordinator, &v);
+    *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id, .round = round,
+                               .formed_at = w->now,
                                .superseded_at = CR_FOREVER, .failed_at = CR_FOREVER,
                                .port = (uint16_t) (1000 + w->history.round_count)};
     for (int i = 0; i < NODES_MAX; i++) r->node[i] = -1;
@@ -75,6 +105,7 @@ void check_store_opened(struct host *h, uint64_t round) {
     coordinator_visit(h->coordinator, note_candidate, &w->history);
     supersede_rounds(w, r);
     check_given_up(h, round);
+    if (w->heirs) check_one_decides(h);
 }
 
 static const struct round_record *last_record_of(const struct world *w, int host_id);
@@ -643,18 +674,22 @@ static bool has_round(const struct sim_node *n) {
     return n->node.group.state == GROUP_RUNNING || n->node.group.state == GROUP_WAITING;
 }
 
+/* Returns whether a node has found no coordinator, because the endpoint's host is lost and an heir
+ * leads the job. */
+static bool is_stranded(const struct sim_node *n) { return n->w->heirs && !n->was_welcomed; }
+
 /* Checks the job long after the last fault: either as many nodes as possible are in one round, or
  * the job has ended and no launcher runs any more. */
 void check_calm(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];
-    if (!h->up) return;
+    if (!h->up || w->has_two_runs) return;
     coordinator_look(h->coordinator, &v);
     int live = 0, running = 0;
     bool ending = false;
     for (int i = 0; i < w->node_count; i++) {
         const struct sim_node *n = &w->nodes[i];
-        if (!n->up) continue;
+        if (!n->up || is_stranded(n)) continue;
         live++;
         if (!has_round(n)) continue;
         running++;
@@ -678,11 +713,11 @@ void check_calm(struct world *w) {
 void check_finished(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];
-    if (!h->up) return;
+    if (!h->up || w->has_two_runs) return;
     coordinator_look(h->coordinator, &v);
     for (int i = 0; i < w->node_count; i++) {
         const struct sim_node *n = &w->nodes[i];
-        if (!n->up || v.phase == COORDINATOR_EMPTY) continue;
+        if (!n->up || is_stranded(n) || v.phase == COORDINATOR_EMPTY) continue;
         if (v.phase == COORDINATOR_FORMING && n->node.group.state == GROUP_JOINING) continue;
         world_violation(w, "all have succeeded, but node %d does not know", i);
     }

@@ -5,7 +5,10 @@
 
 #include <signal.h>
 
-static bool hosts_with(const struct sim_node *n) { return n->index == n->w->host_with_node; }
+/* Returns whether the loss of this node is the loss of the job. */
+static bool hosts_with(const struct sim_node *n) {
+    return n->index == n->w->host_with_node && !n->w->heirs;
+}
 static bool is_cut(const struct sim_node *n) { return n->cut[TO_HOST] || n->cut[TO_NODE]; }
 static bool runs(const struct sim_node *n) { return n->up && n->stalled_until == 0; }
 
@@ -51,6 +54,9 @@ static void stall_node(struct sim_node *n) {
     world_push(w, (struct event){.at = n->stalled_until, .type = EV_STALL_ENDS, .node = n->index,
                                  .inc = n->inc});
     if (own != NULL) host_stall(own, n->stalled_until);
+    if (!w->heirs) return;
+    if (host_of_heir(n)->up) host_stall(host_of_heir(n), n->stalled_until);
+    if (n->index == w->host_with_node && w->hosts[0].up) host_stall(&w->hosts[0], n->stalled_until);
 }
 
 static void stall_host(struct world *w) {
@@ -99,7 +105,7 @@ static void lose_right(struct world *w) {
 
 static void reset(struct sim_node *n) {
     if (n->conn == NULL || !n->conn->connected || !n->conn->node_open) return;
-    if (conn_is_local(n->conn)) return; /* node and host are one process, so the network cannot
+    if (conn_is_own(n->conn)) return; /* node and host are one process, so the network cannot
                                          * reset this */
     story(n->w, "node %d: connection reset", n->index);
     n->w->totals.resets++;
@@ -138,7 +144,7 @@ static void give_notice(struct sim_node *n) {
 static void operate(struct sim_node *n) {
     struct world *w = n->w;
     struct host *h = leader(w);
-    if (!h->up || h->stalled_until != 0 || hosts_with(n)) return;
+    if (!h->up || h->stalled_until != 0 || hosts_with(n) || !h->terms.leads) return;
     host_operate(h, n->index, chance(w, 30) ? 0 : RENDEZVOUS_CHANGE_PREEMPTION);
 }
 

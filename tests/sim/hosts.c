@@ -75,6 +75,98 @@ static const struct coordinator_actions coordinator_actions = {
     .log = do_log,
     .wants_log = wants_log};
 
+/* ---- what the shell (rendezvous/host/jobs.c and peers.c) does for jobs with heirs ---- */
+
+static uint64_t epoch_of(const struct host *h) {
+    return h->epoch > h->terms.epoch ? h->epoch : h->terms.epoch;
+}
+
+static bool decides(const struct host *h) {
+    struct coordinator_view v;
+    if (!h->up || !h->terms.leads || h->is_superseded_job) return false;
+    coordinator_look(h->coordinator, &v);
+    return v.decides && v.phase != COORDINATOR_ENDED;
+}
+
+static void supersede(struct host *h, uint64_t epoch, int leader) {
+    story(h->w, "host %d: the heir of node %d leads", h->id, leader);
+    h->is_superseded_job = true;
+    if (epoch > h->epoch) h->epoch = epoch;
+    h->leader_node = leader;
+    coordinator_send_away(h->coordinator);
+}
+
+static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hello) {
+    static char addr[16];
+    const struct conn *c = arg;
+    struct host *h = c->host;
+    struct host_session_verdict v = {.epoch = epoch_of(h)};
+    v.serves = hello->epoch <= v.epoch;
+    if (!h->w->heirs) return v;
+    if (!v.serves && !h->is_superseded_job &&
+        coordinator_hear_epoch(h->coordinator, host_now(h)) == COORDINATOR_IS_SUPERSEDED) {
+        h->is_superseded_job = true;
+    }
+    v.serves = !h->is_superseded_job;
+    if (v.serves && hello->epoch > v.epoch) h->epoch = v.epoch = hello->epoch;
+    if (v.serves || h->leader_node < 0) return v;
+    (void) snprintf(addr, sizeof(addr), "n%d", h->leader_node);
+    v.addr = addr;
+    v.port = (uint16_t) (HEIR_PORT + h->leader_node);
+    return v;
+}
+
+struct host *host_of_heir(struct sim_node *n) {
+    return n->w->heirs ? &n->w->hosts[1 + n->index] : NULL;
+}
+
+void host_open_heir(struct host *h) {
+    host_start(h);
+    h->terms.leads = false;
+}
+
+void host_lead(struct host *h, uint64_t epoch) {
+    host_die(h, false);
+    host_start(h);
+    h->terms.epoch = epoch;
+    world_push(h->w, (struct event){.at = h->w->now + KNOCK_TIME, .type = EV_KNOCK, .node = -1,
+                                    .host = h, .host_id = h->id});
+}
+
+void host_follow(struct host *h, uint64_t epoch, int leader) {
+    if (!h->up) return;
+    if (h == h->w->hosts) {
+        supersede(h, epoch, leader);
+    } else if (h->terms.leads) {
+        host_die(h, false);
+        host_open_heir(h);
+    }
+}
+
+/* A host that leads tells the host at the endpoint so, unless the network is cut. */
+void host_knock(struct host *h) {
+    struct world *w = h->w;
+    struct host *at = &w->hosts[0];
+    const struct sim_node *a = &w->nodes[h->owner], *b = &w->nodes[at->owner];
+    struct coordinator_view v;
+    world_push(w, (struct event){.at = w->now + KNOCK_TIME, .type = EV_KNOCK, .node = -1,
+                                 .host = h, .host_id = h->id});
+    if (!decides(h) || !at->up || at->stalled_until != 0) return;
+    if (a != b && (a->cut[0] || a->cut[1] || b->cut[0] || b->cut[1])) return;
+    coordinator_look(at->coordinator, &v);
+    if (epoch_of(h) <= at->epoch && at->is_superseded_job) return;
+    if (v.decides || v.phase == COORDINATOR_ENDED) return;
+    supersede(at, epoch_of(h), h->owner);
+}
+
+void host_retire(struct host *h) {
+    struct coordinator_view v;
+    if (!h->up) return;
+    coordinator_look(h->coordinator, &v);
+    if (v.has_heirs && v.phase != COORDINATOR_ENDED) coordinator_retire(h->coordinator);
+    else host_abandon(h, "its node leaves");
+}
+
 /* ---- struct host_session_actions: what a session requests of its host ---- */
 
 static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
@@ -159,7 +251,7 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct host_session_actions session_actions = {
-    .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
+    .judge = judge, .on_hello = on_hello, .on_join = on_join, .on_resume = on_resume,
     .on_message = on_message, .on_lost = on_lost, .on_status = on_status,
     .on_operate = on_operate, .log = on_log};
 
@@ -235,8 +327,15 @@ void host_start(struct host *h) {
     h->terms.coordinator = (uint64_t) h->id;
     h->coordinator = coordinator_new("job", &coordinator_actions, h);
     coordinator_identify(h->coordinator, h->terms.coordinator);
+    h->epoch = 0;
+    h->is_superseded_job = false;
+    h->leader_node = -1;
+    if (w->heirs || w->elected) coordinator_keep_job(h->coordinator);
+    if (w->heirs && h != w->hosts) coordinator_is_heir(h->coordinator);
+    if (w->heirs) coordinator_set_own(h->coordinator, w->nodes[h->owner].instance);
+    if (w->heirs) coordinator_allow_heirs(h->coordinator);
     if (w->elected && h->id > 1) coordinator_follows_another(h->coordinator);
-    w->leader = (int) (h - w->hosts);
+    if (!w->heirs) w->leader = (int) (h - w->hosts);
     story(w, "host %d: up", h->id);
 }
 
@@ -362,5 +461,5 @@ void host_operate(struct host *h, int node, uint32_t kind) {
     (void) snprintf(host, sizeof(host), "n%d", node);
     struct rdzv_operate o = {.run_id = "job", .host = host, .kind = kind,
                              .left_ms = rnd(h->w, NOTICE_MAX), .why = "an operator"};
-    (void) coordinator_operate(h->coordinator, &o);
+    (void) coordinator_operate(h->coordinator, host_now(h), &o);
 }

@@ -2,7 +2,7 @@
 # seed and prints what happens in it.
 sim_rendezvous := $(BUILD)/tests/sim/sim_rendezvous
 $(sim_rendezvous): $(call objects,$(wildcard tests/sim/*.c)) \
-                   $(call rooms,agent rendezvous store base)
+                   $(call rooms,agent inspect status rendezvous store base)
 	$(call link,$(SODIUM_LIBS) $(UV_LIBS) $(JANSSON_LIBS) -lm)
 
 sim: $(sim_rendezvous) ## millions of simulated schedules; SEED=, SECONDS_MAX=

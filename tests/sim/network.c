@@ -6,10 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool conn_is_local(const struct conn *c) {
+bool conn_is_own(const struct conn *c) {
     const struct world *w = c->host->w;
+    if (w->heirs) return c->node == c->host->owner;
     return c->node == w->host_with_node && c->host == &w->hosts[0];
 }
+
+bool conn_is_local(const struct conn *c) { return conn_is_own(c) && !c->host->w->heirs; }
 
 static int64_t delay(struct world *w) {
     if (w->only_resets) return rnd(w, 4); /* a longer delay could end a lease */
@@ -34,7 +37,7 @@ static void deliver(struct conn *c, enum direction dir, struct event e, int64_t 
 
 static int64_t arrival(struct conn *c) {
     struct world *w = c->host->w;
-    return w->now + (conn_is_local(c) ? 0 : delay(w));
+    return w->now + (conn_is_own(c) ? 0 : delay(w));
 }
 
 static void send_piece(struct conn *c, enum direction dir, const char *data, size_t len) {
@@ -57,7 +60,7 @@ void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes) {
     if (open && c->is_reset && bytes->len > 0) learn_of_reset(c, back);
     if (open && bytes->len > 0) {
         size_t first = bytes->len;
-        if (chance(w, 5) && !conn_is_local(c)) first = (size_t) rnd(w, (int64_t) bytes->len);
+        if (chance(w, 5) && !conn_is_own(c)) first = (size_t) rnd(w, (int64_t) bytes->len);
         if (first > 0) send_piece(c, dir, bytes->data, first);
         if (first < bytes->len) send_piece(c, dir, bytes->data + first, bytes->len - first);
     }
@@ -84,7 +87,8 @@ void network_reset(struct conn *c, int sides) {
 
 /* Returns the host to which a node connects: the leader. If a former leader still runs, some nodes
  * connect to that one instead, as if they had not learned its successor's address yet. */
-static struct host *host_for(struct world *w) {
+static struct host *host_for(struct world *w, const struct sim_node *n) {
+    if (w->heirs) return n->aim;
     struct host *old = &w->hosts[!w->leader];
     if (w->elected && old->up && chance(w, 15)) return old;
     return &w->hosts[w->leader];
@@ -96,7 +100,7 @@ struct conn *network_connect(struct sim_node *n) {
     CR_ASSERT(c != NULL);
     c->next = w->conns;
     w->conns = c;
-    c->host = host_for(w);
+    c->host = host_for(w, n);
     c->host_id = c->host->id;
     c->node = n->index;
     c->node_inc = n->inc;

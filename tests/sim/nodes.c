@@ -42,6 +42,11 @@ static void do_leave(void *arg) {
     story(n->w, "node %d: leaves", n->index);
     n->w->totals.left++;
     member_leave(n->member, node_now(n), "it was told to end");
+    if (n->w->heirs) {
+        if (own != NULL) host_retire(own);
+        host_retire(host_of_heir(n));
+        return;
+    }
     if (own != NULL) host_abandon(own, "its node leaves");
 }
 
@@ -101,7 +106,21 @@ static void flush(struct sim_node *n) {
 
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct sim_node *n = arg;
-    CR_ASSERT(member_session_send(&n->session, m) == 0);
+    struct rdzv_message out = *m;
+    if (m->type == RDZV_JOIN && n->w->heirs) out.join.heir_port = (uint32_t) (HEIR_PORT + n->index);
+    CR_ASSERT(member_session_send(&n->session, &out) == 0);
+}
+
+static void do_aim(void *arg, const char *addr, uint16_t port) {
+    struct sim_node *n = arg;
+    (void) addr;
+    n->aim = port == 0 ? &n->w->hosts[0] : &n->w->hosts[1 + port - HEIR_PORT];
+}
+
+static void do_lead(void *arg, uint64_t epoch) {
+    struct sim_node *n = arg;
+    n->w->totals.takeovers++;
+    host_lead(host_of_heir(n), epoch);
 }
 
 static void do_hang_up(void *arg) {
@@ -115,6 +134,16 @@ static void do_hang_up(void *arg) {
     }
 }
 
+/* Does what way_follow() does when a ROUND of an heir comes. */
+static void follow(struct sim_node *n) {
+    const char *addr;
+    uint16_t port;
+    if (!n->w->heirs || !member_leader_at(n->member, &addr, &port)) return;
+    struct host *at = n->conn->host, *own = own_host(n), *heir = host_of_heir(n);
+    if (own != NULL) host_follow(own, n->session.epoch, port - HEIR_PORT);
+    if (at != heir) host_follow(heir, n->session.epoch, port - HEIR_PORT);
+}
+
 static void on_round(void *arg, const struct rdzv_round *r) {
     struct sim_node *n = arg;
     story(n->w, "node %d: round %" PRIu64 ", group rank %u of %u, restart %u", n->index, r->round,
@@ -123,6 +152,7 @@ static void on_round(void *arg, const struct rdzv_round *r) {
         world_violation(n->w, "node %d gets a round while workers run", n->index);
     }
     check_round_heard(n, r);
+    follow(n);
     struct rendezvous_round round = {
         .round = r->round, .restart_count = r->restart_count, .group_rank = r->group_rank,
         .group_world_size = r->group_world_size, .first_rank = r->first_rank,
@@ -178,16 +208,34 @@ static void on_inspect(void *arg, uint64_t id, const char *why) {
     (void) arg, (void) id, (void) why;
 }
 
+static void on_failure(void *arg, const struct rdzv_failure *failure) {
+    (void) arg, (void) failure;
+}
+
 static void on_dump(void *arg, const char *why) {
     struct sim_node *n = arg;
     node_dump(&n->node, node_now(n), why);
 }
 
+/* A simulated worker is in no process group, so a node only says that it has answered. */
+static void on_ask_progress(void *arg, uint64_t inquiry) {
+    struct sim_node *n = arg;
+    const struct rdzv_progress last = {.inquiry = inquiry, .is_last = 1, .name = "", .op = ""};
+    member_progress(n->member, &last);
+}
+
+static void on_behind(void *arg, const struct rdzv_behind *behind) {
+    (void) arg;
+    (void) behind;
+}
+
 static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .log = do_log,
+    .aim = do_aim, .lead = do_lead,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
-    .on_inspect = on_inspect};
+    .on_inspect = on_inspect, .on_ask_progress = on_ask_progress, .on_behind = on_behind,
+    .on_failure = on_failure};
 
 /* ---- struct member_session_actions: what the session requests of its node ---- */
 
@@ -197,7 +245,14 @@ static void on_welcome(void *arg, const struct rdzv_welcome *welcome) {
         world_violation(n->w, "node %d obeys an older coordinator", n->index);
     }
     n->epoch_seen = n->session.epoch;
+    n->was_welcomed = true;
     member_welcomed(n->member, node_now(n), welcome);
+}
+
+static void on_moved(void *arg, const char *addr, uint16_t port) {
+    struct sim_node *n = arg;
+    story(n->w, "node %d: is sent to %s", n->index, addr);
+    member_moved(n->member, node_now(n), addr, port);
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -214,7 +269,8 @@ static void on_broken(void *arg, const char *why) {
 }
 
 static const struct member_session_actions session_actions = {
-    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = do_log};
+    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken,
+    .on_moved = on_moved, .log = do_log};
 
 /* ---- starts and ends of launchers ---- */
 
@@ -223,9 +279,10 @@ static struct member *new_member(struct sim_node *n) {
     char host[16];
     (void) snprintf(host, sizeof(host), "n%d", n->index);
     struct member_settings s = {
-        .where = "host", .local = own_host(n) != NULL,
+        .where = "host", .local = own_host(n) != NULL && !w->heirs,
         .connect_timeout_ms = 20000, .coordinator_wait_ms = w->wait_ms,
-        .self = {.host = host, .addr = host, .pid = (uint64_t) n->inc, .instance = rnd64(w),
+        .self = {.host = host, .addr = host, .pid = (uint64_t) n->inc,
+                 .instance = w->heirs ? n->instance : rnd64(w),
                  .role = n->index % 2 ? "odd" : "even", .node_rank = -1,
                  .local_world_size = n->worker_count, .min_nodes = (uint32_t) w->min_nodes,
                  .max_nodes = (uint32_t) w->max_nodes,
@@ -240,7 +297,11 @@ static struct member *new_member(struct sim_node *n) {
 void node_start(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = own_host(n);
+    n->instance = (uint64_t) (n->inc + 1) * 100 + (uint64_t) n->index;
+    n->was_welcomed = false;
+    n->aim = &w->hosts[0];
     if (own != NULL && !own->up) host_start(own);
+    if (w->heirs && !host_of_heir(n)->up) host_open_heir(host_of_heir(n));
     struct node_settings settings = {.workers = n->worker_count, .stop_timeout_ms = STOP_TIME,
                                      .shutdown_timeout_ms = STOP_TIME,
                                      .log_level = w->verbose ? CR_LOG_DEBUG : CR_LOG_OFF};
@@ -295,6 +356,7 @@ void node_die(struct sim_node *n, bool silently) {
     free_parts(n);
     workers_die_with_agent(n, silently);
     if (own != NULL) host_die(own, silently);
+    if (n->w->heirs) host_die(host_of_heir(n), silently);
 }
 
 /* Call this after a node's policy has called its action `finish`, which ends the launcher of that
@@ -309,6 +371,7 @@ static void exit_launcher(struct sim_node *n) {
     if (n->conn != NULL) network_close(n->conn, TO_HOST);
     free_parts(n);
     if (own != NULL) host_close(own);
+    if (w->heirs) host_close(host_of_heir(n));
     if (w->calm || own != NULL || !chance(w, was_ended ? 30 : 80)) return;
     world_push(w, (struct event){.at = w->now + 100 + rnd(w, 2000), .type = EV_NODE_UP,
                                  .node = n->index});

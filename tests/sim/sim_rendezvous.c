@@ -53,6 +53,7 @@ static void happen_at_host(struct world *w, const struct event *e) {
     case EV_DEPOSED: host_depose(e->host); break;
     case EV_HOST_DOWN: host_die(e->host, false); break;
     case EV_RIGHT_BACK: host_may_form(e->host, true); break;
+    case EV_KNOCK: host_knock(e->host); break;
     case EV_STALL_ENDS: stall_ends(w, e); break;
     default: CR_ASSERT(0 && "no event of a host");
     }
@@ -165,7 +166,7 @@ static void let_all_recover(struct world *w) {
         if (h->up) end_stall(w, &h->stalled_until, e);
         e.at = w->now + rnd(w, 50);
         e.type = EV_DEPOSED;
-        if (h->up && i != w->leader) world_push(w, e);
+        if (h->up && i != w->leader && !w->heirs) world_push(w, e);
     }
     struct host *h = &w->hosts[w->leader];
     if (h->up || w->host_with_node >= 0) return;
@@ -174,6 +175,13 @@ static void let_all_recover(struct world *w) {
 
 static int64_t random_ppm(struct world *w) { return rnd(w, 40001) - 20000; }
 
+/* A round has heirs only if it has three nodes or more. */
+static void draw_job_with_heirs(struct world *w) {
+    w->node_count = 3 + (int) rnd(w, NODES_MAX - 2);
+    w->max_nodes = w->node_count - (int) rnd(w, w->node_count - 2);
+    w->min_nodes = 1 + (int) rnd(w, w->max_nodes);
+}
+
 static void draw_job(struct world *w) {
     w->skips_last_call = chance(w, 50);
     w->notice_ms = chance(w, 30) ? 0 : 1 + rnd(w, NOTICE_MAX);
@@ -181,10 +189,13 @@ static void draw_job(struct world *w) {
     w->max_nodes = 1 + (int) rnd(w, w->node_count);
     w->min_nodes = 1 + (int) rnd(w, w->max_nodes);
     w->max_restarts = (int) rnd(w, 6);
-    w->host_with_node = chance(w, 40) ? (int) rnd(w, w->node_count) : -1;
+    w->heirs = w->seed % 4 == 3;
+    if (w->heirs) draw_job_with_heirs(w);
+    w->host_with_node = chance(w, 40) || w->heirs ? (int) rnd(w, w->node_count) : -1;
     w->elected = w->host_with_node < 0 && chance(w, 40);
     w->wait_ms = chance(w, 70) ? 10000 : chance(w, 50) ? 0 : -1;
-    w->only_resets = chance(w, 10);
+    w->only_resets = chance(w, 10) && !w->heirs;
+    if (w->heirs) w->wait_ms = -1;
     w->last_reset = -2 * LEASE;
     if (w->only_resets && w->wait_ms == 0) w->wait_ms = -1;
     story(w, "---- %d nodes, %d:%d, %d restarts, host %d%s ----", w->node_count, w->min_nodes,
@@ -195,10 +206,14 @@ static void draw_processes(struct world *w) {
     for (int i = 0; i < HOSTS_MAX; i++) {
         struct host *h = &w->hosts[i];
         h->w = w;
+        h->owner = !w->heirs ? -1 : i == 0 ? w->host_with_node : i - 1;
+        if (i > 1) continue; /* the host of an heir has the clock of its node */
         h->offset = rnd(w, 100000);
         h->ppm = random_ppm(w);
     }
-    world_push(w, (struct event){.type = EV_HOST_UP, .node = -1, .host = &w->hosts[0]});
+    if (!w->heirs) {
+        world_push(w, (struct event){.type = EV_HOST_UP, .node = -1, .host = &w->hosts[0]});
+    }
     for (int i = 0; i < w->node_count; i++) {
         struct sim_node *n = &w->nodes[i];
         n->w = w;
@@ -210,6 +225,10 @@ static void draw_processes(struct world *w) {
                                        * clock */
             n->offset = w->hosts[0].offset;
             n->ppm = w->hosts[0].ppm;
+        }
+        if (w->heirs) {
+            w->hosts[1 + i].offset = n->offset;
+            w->hosts[1 + i].ppm = n->ppm;
         }
         world_push(w, (struct event){.at = chance(w, 70) ? rnd(w, 100) : rnd(w, 4000),
                                      .type = EV_NODE_UP, .node = i});
@@ -238,7 +257,7 @@ static void reset_world(struct world *w) {
     w->history.round_count = w->history.change_count = 0;
     w->history.top_restarts = 0;
     w->now = w->checked_at = w->leader = w->host_ids = 0;
-    w->failed = w->calm = false;
+    w->failed = w->calm = w->has_two_runs = false;
     w->events_now = 0;
 }
 

@@ -116,9 +116,13 @@ static bool is_of_network(enum event_type type) {
 /* Events of the type EV_DEATH and of all types after it in EVENTS are not kept for a stalled
  * process, because they happen outside of that process, for example in a worker. */
 bool world_hold(struct world *w, struct event *e) {
-    if (is_of_network(e->type)) {
+    if (is_of_network(e->type) && !(w->heirs && conn_is_own(e->conn))) {
         struct sim_node *n = &w->nodes[e->conn->node];
-        if (n->cut[e->host != NULL ? TO_HOST : TO_NODE]) return keep(&n->held, e);
+        enum direction dir = e->host != NULL ? TO_HOST : TO_NODE;
+        if (n->cut[dir]) return keep(&n->held, e);
+        /* what the node of a host sends is what its connections carry in the direction TO_NODE */
+        struct sim_node *owner = w->heirs ? &w->nodes[e->conn->host->owner] : NULL;
+        if (owner != NULL && owner->cut[!dir]) return keep(&owner->held, e);
     }
     if (e->type >= EV_DEATH) return false;
     if (e->host != NULL) {

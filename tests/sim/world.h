@@ -31,8 +31,11 @@
 
 #define NODES_MAX   7
 #define WORKERS_MAX 3
-#define HOSTS_MAX   2 /* the most hosts that run at the same time: an old coordinator and its
-                       * successor */
+/* the host at the endpoint, and one host for each node, which takes over as an heir. In schedules
+ * without heirs, the first two are an old coordinator and its successor. */
+#define HOSTS_MAX   (NODES_MAX + 1)
+#define HEIR_PORT   5000 /* the heir of node i has the port HEIR_PORT + i */
+#define KNOCK_TIME  100  /* milliseconds between two LEADS that a host sends to the endpoint */
 #define ROUNDS_MAX  512
 #define CHANGES_MAX 2048
 
@@ -71,6 +74,7 @@ enum event_type {
     EV_PACKET,        /* a packet of a worker arrives at its agent */
     EV_DEPOSED,       /* a host learns that it is not the leader any more */
     EV_RIGHT_BACK,    /* a leader may form rounds again */
+    EV_KNOCK,         /* a host knocks at the endpoint */
     EV_DEATH,         /* a worker dies */
     EV_ACT,           /* a worker does its next step */
     EV_SIGNAL,        /* a launcher gets a signal */
@@ -140,6 +144,11 @@ struct conn {
 
 struct host {
     struct world *w;
+    int owner;             /* index of the node in whose process the host runs; -1 if there is
+                            * none */
+    uint64_t epoch;        /* epoch of the job here, if it is larger than that in the terms */
+    bool is_superseded_job; /* true if another host leads the job, so nodes are sent there */
+    int leader_node;       /* that host is the heir of this node; -1 if it is not known */
     bool up;
     int id;                /* number of this start of the host, counted over both hosts from 1 */
     int64_t stalled_until; /* time at which a stalled host runs again; 0 if the host is not
@@ -213,6 +222,9 @@ struct sim_node {
     int64_t offset, ppm, timer_at;
     struct held held;
     struct conn *conn;
+    struct host *aim;   /* the host to which the node connects */
+    uint64_t instance;  /* `instance` in the JOINs of this launcher */
+    bool was_welcomed;  /* true if this launcher has had a coordinator */
     struct member_session session;
     struct member *member;
     struct node node;
@@ -247,6 +259,7 @@ struct sim_node {
 /* ---- what the checks record ---- */
 
 struct round_record {
+    uint64_t incarnation; /* the run of the job */
     int host_id; /* id of the host that has formed the round, or that has rebuilt it later */
     bool is_rebuilt;
     uint64_t round;
@@ -309,6 +322,9 @@ struct world {
     struct sim_node nodes[NODES_MAX];
     struct history history;
     struct totals totals;
+    /* true if a launcher that was started again at the endpoint has begun a new run of the job,
+     * while an heir that it could not hear of leads the old run */
+    bool has_two_runs;
     int events_now;     /* number of events at the time `now` so far */
     int64_t checked_at; /* time of the last check of the time limits */
     bool calm;          /* true once no more faults are injected */
@@ -322,6 +338,7 @@ struct world {
     /* ---- the job ---- */
     int node_count, min_nodes, max_nodes, max_restarts;
     int host_with_node; /* index of the node that hosts the coordinator; -1 if no node does */
+    bool heirs;   /* true if the coordinator is in a node and its rounds have heirs */
     bool elected; /* true if coordinators are elected; then one host can take over from the other */
     int64_t wait_ms;    /* milliseconds that a node waits for a coordinator that is gone; -1: the
                          * default of member.h */
@@ -363,6 +380,9 @@ void world_clear(struct world *w);
 
 /* ---- network.c ---- */
 
+/* Returns whether both ends of a connection are in one process. If so, and if the job has no heirs,
+ * the connection is a local one, without a socket. */
+bool conn_is_own(const struct conn *c);
 bool conn_is_local(const struct conn *c);
 struct conn *network_connect(struct sim_node *n); /* queues EV_CONNECTED or EV_REFUSED */
 void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes); /* clears `bytes` */
@@ -376,6 +396,16 @@ void network_clear(struct world *w);
 /* ---- hosts.c ---- */
 
 void host_start(struct host *h);
+/* ---- hosts of a job with heirs ---- */
+struct host *host_of_heir(struct sim_node *n);
+/* Opens the host of an heir, which serves nobody yet. */
+void host_open_heir(struct host *h);
+/* The node takes over: its host serves nodes from now on. */
+void host_lead(struct host *h, uint64_t epoch);
+/* The node of this host is connected to the heir of the node `leader`. */
+void host_follow(struct host *h, uint64_t epoch, int leader);
+void host_knock(struct host *h);
+void host_retire(struct host *h);
 void host_die(struct host *h, bool silently);
 void host_depose(struct host *h);
 void host_abandon(struct host *h, const char *why);

@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory_limit.h"
+#include "base/network.h"
 #include "base/parse.h"
 #include "base/port_range.h"
 #include "base/suspension.h"
@@ -13,6 +15,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,6 +159,114 @@ START_TEST(test_port_range) {
 }
 END_TEST
 
+static struct cr_ip ip_of(const char *text) {
+    struct cr_ip ip;
+    ck_assert_msg(cr_ip_parse(text, &ip) == 0, "%s", text);
+    return ip;
+}
+
+static bool has(const struct cr_network_list *l, const char *text) {
+    struct cr_ip ip = ip_of(text);
+    return cr_network_list_has(l, &ip);
+}
+
+START_TEST(test_networks) {
+    static const char *const wrong[] = {"", "10", "10.0.0.0/33", "10.0.0.0/-1", "fd00::/129", "/8",
+                                        "10.0.0.0/", "10.0.0.0/8x", "host", "1.2.3.4,5.6.7.8"};
+    static const char *const right[] = {"10.0.0.0/8", "192.168.1.77/25", "fd00::/9", "1.2.3.4"};
+    struct cr_network_list l = {0}, copy;
+    struct cr_network n;
+    struct cr_error err = {0};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        ck_assert_msg(cr_network_parse(wrong[i], &n, &err) == -EINVAL, "'%s'", wrong[i]);
+        err = (struct cr_error){0};
+    }
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+        ck_assert_msg(cr_network_parse(right[i], &n, &err) == 0, "'%s'", right[i]);
+        ck_assert_int_eq(cr_network_list_add(&l, &n), 0);
+        ck_assert_int_eq(cr_network_list_add(&l, &n), 0);
+    }
+    ck_assert_int_eq(cr_network_list_add_text(&l, " 5.6.7.8  nonsense fe80::1 "), 0);
+    cr_network_list_sort(&l);
+    ck_assert_uint_eq(l.count, 6); /* without the duplicates */
+    ck_assert_uint_eq(l.wide, 3);
+    ck_assert(has(&l, "10.255.0.1") && !has(&l, "11.0.0.0") && !has(&l, "9.255.255.255"));
+    ck_assert(has(&l, "192.168.1.1") && has(&l, "192.168.1.127") && !has(&l, "192.168.1.128"));
+    ck_assert(has(&l, "fd7f::1") && !has(&l, "fd80::1"));
+    ck_assert(has(&l, "1.2.3.4") && has(&l, "::ffff:1.2.3.4") && !has(&l, "1.2.3.5"));
+    ck_assert(has(&l, "5.6.7.8") && has(&l, "fe80::1") && !has(&l, "fe80::2"));
+    ck_assert_int_eq(cr_network_list_copy(&l, &copy), 0);
+    cr_network_list_done(&l);
+    ck_assert(has(&copy, "10.1.1.1") && !has(&l, "10.1.1.1"));
+    cr_network_list_done(&copy);
+}
+END_TEST
+
+START_TEST(test_addresses) {
+    char text[CR_NETWORK_TEXT_MAX];
+    struct cr_ip v4 = ip_of("127.1.2.3"), v6 = ip_of("::1"), far = ip_of("2001:db8::1");
+    ck_assert(cr_ip_is_loopback(&v4) && cr_ip_is_loopback(&v6) && !cr_ip_is_loopback(&far));
+    cr_ip_format(&v4, text);
+    ck_assert_str_eq(text, "127.1.2.3");
+    cr_ip_format(&far, text);
+    ck_assert_str_eq(text, "2001:db8::1");
+}
+END_TEST
+
+static void write_text(const char *folder, const char *name, const char *text) {
+    char path[512], command[600];
+    (void) snprintf(path, sizeof(path), "%s/%s", folder, name);
+    (void) snprintf(command, sizeof(command), "mkdir -p $(dirname '%s')", path);
+    ck_assert_int_eq(system(command), 0);
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs(text, f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+static void remove_folder(const char *folder) {
+    char command[600];
+    (void) snprintf(command, sizeof(command), "rm -r '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(test_memory_limit_of_cgroup_v2) {
+    char dir[] = "/tmp/test_base_XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    ck_assert(cr_cgroup_memory_limit(dir) == UINT64_MAX);
+    write_text(dir, "proc/self/cgroup", "0::/a/b\n");
+    write_text(dir, "proc/self/mountinfo",
+               "30 1 0:2 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+    ck_assert(cr_cgroup_memory_limit(dir) == UINT64_MAX);
+    write_text(dir, "sys/fs/cgroup/a/b/memory.max", "max\n");
+    ck_assert(cr_cgroup_memory_limit(dir) == UINT64_MAX);
+    write_text(dir, "sys/fs/cgroup/a/memory.max", "5000000\n"); /* the one above is smaller */
+    ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 5000000);
+    write_text(dir, "sys/fs/cgroup/a/b/memory.max", "4000000\n");
+    ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 4000000);
+    /* a container with the host's namespace: the mount shows only the container's cgroup */
+    write_text(dir, "proc/self/mountinfo",
+               "30 1 0:2 /a/b /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n");
+    write_text(dir, "sys/fs/cgroup/memory.max", "3000000\n");
+    ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 3000000);
+    remove_folder(dir);
+}
+END_TEST
+
+START_TEST(test_memory_limit_of_cgroup_v1) {
+    char dir[] = "/tmp/test_base_XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    write_text(dir, "proc/self/cgroup", "9:cpu,memory:/job\n8:memoryless:/no\n0::/\n");
+    write_text(dir, "proc/self/mountinfo",
+               "31 1 0:3 / /cg/cpu rw - cgroup cgroup rw,cpu\n"
+               "32 1 0:4 / /cg/memory rw shared:9 - cgroup cgroup rw,cpu,memory\n");
+    write_text(dir, "cg/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    write_text(dir, "cg/memory/job/memory.limit_in_bytes", "314572800\n");
+    ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 314572800);
+    remove_folder(dir);
+}
+END_TEST
+
 START_TEST(test_clock) {
     ck_assert_int_eq(cr_poll_timeout(CR_FOREVER), -1);
     ck_assert_int_eq(cr_poll_timeout(cr_monotonic_ms() - 1), 0);
@@ -207,6 +318,10 @@ int main(void) {
     tcase_add_test(t, test_take_frames_reentered);
     tcase_add_test(t, test_endpoint);
     tcase_add_test(t, test_port_range);
+    tcase_add_test(t, test_networks);
+    tcase_add_test(t, test_addresses);
+    tcase_add_test(t, test_memory_limit_of_cgroup_v2);
+    tcase_add_test(t, test_memory_limit_of_cgroup_v1);
     tcase_add_test(t, test_clock);
     tcase_add_test(t, test_suspension);
     tcase_add_test(t, test_waiting);

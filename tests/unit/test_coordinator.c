@@ -24,7 +24,8 @@ struct peer {
     struct rdzv_accepted accepted;
     uint32_t outcome;
     char why[RDZV_TEXT_MAX], differs[RDZV_TEXT_MAX];
-    int changes, sets, notices, dumps, inspections;
+    int changes, sets, notices, dumps, inspections, findings;
+    uint64_t inquiry; /* the last ASK_PROGRESS */
     struct rdzv_change change;
     struct rdzv_change_at at;
     struct rdzv_ask_notice notice;
@@ -56,6 +57,8 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_CHANGE_AT) p->sets++, p->at = m->change_at;
     if (m->type == RDZV_ASK_NOTICE) p->notices++, p->notice = m->ask_notice;
     if (m->type == RDZV_ASK_DUMP) p->dumps++;
+    if (m->type == RDZV_ASK_PROGRESS) p->inquiry = m->ask_progress.inquiry;
+    if (m->type == RDZV_BEHIND) p->findings++, why = m->behind.what;
     if (m->type == RDZV_ASK_INSPECT) p->inspections += (int) m->ask_inspect.id;
     if (m->type == RDZV_WAITING) p->waitings++, p->waiting = m->waiting, why = m->waiting.what;
     if (why != NULL) (void) snprintf(p->why, sizeof(p->why), "%s", why);
@@ -1908,21 +1911,71 @@ START_TEST(an_order_reaches_the_nodes_of_its_host) {
     run_two(&a, &b);
     struct rdzv_operate o = {.run_id = "job", .host = "b", .kind = RENDEZVOUS_CHANGE_MAINTENANCE,
                              .left_ms = 7000, .why = "fans"};
-    ck_assert_uint_eq(coordinator_operate(c, &o), 1);
+    ck_assert_uint_eq(coordinator_operate(c, now, &o), 1);
     ck_assert_int_eq(a.notices, 0);
     ck_assert_int_eq(b.notices, 1);
     ck_assert_int_eq(b.notice.left_ms, 7000);
     ck_assert_uint_eq(b.notice.kind, RENDEZVOUS_CHANGE_MAINTENANCE);
     ck_assert_int_eq(b.changes, 0); /* no change yet: b itself must give the notice */
     o = (struct rdzv_operate){.run_id = "job", .host = "", .why = "slow"};
-    ck_assert_uint_eq(coordinator_operate(c, &o), 2);
+    ck_assert_uint_eq(coordinator_operate(c, now, &o), 2);
     ck_assert_int_eq(a.dumps + b.dumps, 2);
     o.host = "c";
-    ck_assert_uint_eq(coordinator_operate(c, &o), 0);
+    ck_assert_uint_eq(coordinator_operate(c, now, &o), 0);
     ck_assert_uint_eq(coordinator_inspect(c, "", 5, "hangs"), 2);
     ck_assert_uint_eq(coordinator_inspect(c, "b", 7, "hangs"), 1);
     ck_assert_int_eq(a.inspections, 5);
     ck_assert_int_eq(b.inspections, 12);
+}
+END_TEST
+
+static void tell(struct peer *p, uint32_t rank, uint32_t state, uint32_t begun, uint32_t is_last) {
+    struct rdzv_message m = {.type = RDZV_PROGRESS};
+    m.progress = (struct rdzv_progress){
+        .inquiry = p->inquiry, .is_last = is_last, .rank = rank, .name = "world", .op = "barrier",
+        .place = rank, .size = 4, .state = state, .begun = begun, .seq = begun - 1,
+        .since_ms = 2000};
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+START_TEST(an_inquiry_names_the_rank_that_is_behind) {
+    struct peer a = {0}, b = {0};
+    run_two(&a, &b);
+    struct rdzv_message m = {.type = RDZV_INQUIRE};
+    m.inquire.round = a.round.round;
+    ck_assert_int_eq(coordinator_receive(c, now, a.seat, &m, NULL), 0);
+    ck_assert_uint_ne(a.inquiry, 0);
+    ck_assert_uint_eq(a.inquiry, b.inquiry);
+    tell(&a, 0, RENDEZVOUS_WAITS_COLLECTIVE, 17, 0);
+    tell(&a, 1, RENDEZVOUS_WAITS_COLLECTIVE, 17, 0);
+    tell(&a, 0, 0, 0, 1);
+    ck_assert_int_eq(a.findings, 0); /* b has not answered */
+    tell(&b, 2, RENDEZVOUS_WAITS_COLLECTIVE, 17, 0);
+    tell(&b, 3, RENDEZVOUS_IDLE, 16, 0);
+    tell(&b, 0, 0, 0, 1);
+    ck_assert_int_eq(a.findings, 1);
+    ck_assert_int_eq(b.findings, 1);
+    ck_assert_str_eq(b.why, "rank 3 has not entered barrier #16 of group 'world', in which 3 ranks "
+                            "wait, rank 0 for 2.0 s");
+    tell(&b, 3, RENDEZVOUS_IDLE, 16, 1); /* too late: no inquiry is open */
+    ck_assert_int_eq(b.findings, 1);
+}
+END_TEST
+
+START_TEST(an_inquiry_does_not_wait_for_a_node_that_is_silent) {
+    struct peer a = {0}, b = {0};
+    run_two(&a, &b);
+    struct rdzv_operate o = {.run_id = "job", .host = "", .why = "slow"};
+    ck_assert_uint_eq(coordinator_operate(c, now, &o), 2);
+    tell(&a, 0, RENDEZVOUS_WAITS_COLLECTIVE, 17, 0);
+    tell(&a, 1, RENDEZVOUS_IDLE, 16, 0);
+    tell(&a, 0, 0, 0, 1);
+    ck_assert_int_eq(a.findings, 0);
+    now += 1000;
+    coordinator_tick(c, now);
+    ck_assert_int_eq(a.findings, 1);
+    ck_assert_ptr_nonnull(strstr(a.why, "rank"));
+    ck_assert_ptr_nonnull(strstr(a.why, "(1 node did not answer)"));
 }
 END_TEST
 
@@ -2044,6 +2097,8 @@ int main(void) {
     tcase_add_test(t, who_follows_another_waits_for_its_round);
     tcase_add_test(t, who_stands_by_remembers_the_restart);
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
+    tcase_add_test(t, an_inquiry_names_the_rank_that_is_behind);
+    tcase_add_test(t, an_inquiry_does_not_wait_for_a_node_that_is_silent);
     tcase_add_test(t, waiting_nodes_are_told_why_at_growing_intervals);
     tcase_add_test(t, missing_node_ranks_are_named);
     tcase_add_test(t, the_store_is_on_the_node_of_rank_0_if_it_offers_one);

@@ -416,6 +416,25 @@ START_TEST(rdzv_conf) {
 }
 END_TEST
 
+START_TEST(the_token_file) {
+    ck_assert_int_eq(BUILD("--rdzv-conf=auth=required"), 0);
+    ck_assert_int_eq(R.auth, RENDEZVOUS_AUTH_REQUIRED);
+    ck_assert_ptr_null(R.token_file);
+    ck_assert_int_eq(BUILD("--rdzv-conf=auth=off"), 0);
+    ck_assert_int_eq(R.auth, RENDEZVOUS_AUTH_OFF);
+    FAILS("auth: 'maybe'", "--rdzv-conf=auth=maybe");
+    WITH_ENV("CRUN_RDZV_TOKEN_FILE=/a");
+    ck_assert_int_eq(BUILD("--rdzv-conf=auth=auto"), 0);
+    ck_assert_int_eq(R.auth, RENDEZVOUS_AUTH_AUTO);
+    ck_assert_str_eq(R.token_file, "/a");
+    WITH_ENV("CRUN_RDZV_TOKEN_FILE=/a", "PET_RDZV_TOKEN_FILE=/b");
+    ck_assert_int_eq(BUILD("--nnodes=1"), 0);
+    ck_assert_str_eq(R.token_file, "/b");
+    ck_assert_int_eq(BUILD("--rdzv-token-file=/c"), 0);
+    ck_assert_str_eq(R.token_file, "/c");
+}
+END_TEST
+
 START_TEST(stream_masks) {
     ck_assert_int_eq(BUILD("--nproc-per-node=12", "-r", "3", "-t", "0:1,11:2,99:3"), 0);
     for (int i = 0; i < 12; i++) ck_assert_uint_eq(job.agent.redirects[i], 3);
@@ -554,6 +573,7 @@ int main(void) {
     tcase_add_test(t, what_is_not_available_is_refused_by_name);
     tcase_add_test(t, endpoints);
     tcase_add_test(t, rdzv_conf);
+    tcase_add_test(t, the_token_file);
     tcase_add_test(t, etcd_endpoints);
     tcase_add_test(t, etcd_conf);
     tcase_add_test(t, stream_masks);

@@ -17,7 +17,8 @@ static int connects, hang_ups, rounds, stops, ends, beats, joins, fails, leaves,
 static int64_t last_grace, last_beat;
 static struct rdzv_join last_join;
 static char why[RDZV_TEXT_MAX], last_log[RDZV_TEXT_MAX];
-static int changes, sets, notices, dumps, inspections, answers, readies, given;
+static int changes, sets, notices, dumps, inspections, answers, readies, given, findings, asked;
+static uint64_t inquiries; /* number of the last inquiry */
 static struct rdzv_change_answer last_answer;
 
 static void on_connect(void *arg) { (void) arg; connects++; }
@@ -27,6 +28,7 @@ static void on_send(void *arg, const struct rdzv_message *msg) {
     if (msg->type == RDZV_BEAT) beats++, last_beat = msg->beat.sent_ms;
     if (msg->type == RDZV_JOIN) joins++, last_join = msg->join;
     if (msg->type == RDZV_FAILED) fails++;
+    if (msg->type == RDZV_INQUIRE) asked++;
     if (msg->type == RDZV_LEAVE) leaves++;
     if (msg->type == RDZV_CHANGE_ANSWER) answers++, last_answer = msg->change_answer;
     if (msg->type == RDZV_CHANGE_READY) readies++;
@@ -57,24 +59,35 @@ static void on_notice(void *arg, const struct rdzv_ask_notice *n) {
     notices++;
 }
 static void on_dump(void *arg, const char *text) { (void) arg; (void) text; dumps++; }
+static void on_ask_progress(void *arg, uint64_t inquiry) { (void) arg; inquiries = inquiry; }
+static void on_behind(void *arg, const struct rdzv_behind *b) { (void) arg; (void) b; findings++; }
 static void on_inspect(void *arg, uint64_t id, const char *text) {
     (void) arg;
     (void) text;
     inspections += (int) id;
+}
+static void on_failure(void *arg, const struct rdzv_failure *failure) {
+    (void) arg;
+    inspections += (int) failure->rank;
 }
 static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
     (void) level;
     (void) snprintf(last_log, sizeof(last_log), "%s", text);
 }
-static const struct member_actions actions = {on_connect,   on_send,   on_hang_up, on_log,
-                                              on_round,     on_stop,   on_end,     on_change,
-                                              on_change_at, on_notice, on_dump, on_inspect};
+static const struct member_actions actions = {
+    .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log,
+    .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
+    .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
+    .on_ask_progress = on_ask_progress,
+    .on_behind = on_behind, .on_inspect = on_inspect, .on_failure = on_failure};
 
 static void setup(int64_t wait_ms) {
     now = 1000;
     connects = hang_ups = rounds = stops = ends = beats = joins = fails = leaves = 0;
     changes = sets = notices = dumps = inspections = answers = readies = given = 0;
+    findings = asked = 0;
+    inquiries = 0;
     struct member_settings s = {
         .where = "n0:29400", .connect_timeout_ms = 3000,
         .coordinator_wait_ms = wait_ms,
@@ -392,6 +405,83 @@ START_TEST(without_a_connection_a_notice_is_dropped) {
 }
 END_TEST
 
+/* Joins a round with a coordinator that knows inquiries. */
+static void start_inquiring(void) {
+    setup(0);
+    member_join(m, now);
+    struct rdzv_welcome w = {.version = RDZV_VERSION_INQUIRY};
+    member_welcomed(m, now, &w);
+    hear_round(0);
+    member_inquire(m);
+    ck_assert_int_eq(asked, 1);
+}
+
+/* Otherwise the coordinator could end the job before it knows the result, which the report on the
+ * failure contains. */
+START_TEST(a_failure_waits_for_the_result_of_an_inquiry) {
+    start_inquiring();
+    member_failed(m, now, 0, "rank 0: exit code 1", false);
+    ck_assert_int_eq(member_state(m), MEMBER_FAILED);
+    ck_assert_int_eq(fails, 0);
+    struct rdzv_message msg = {.type = RDZV_BEHIND};
+    msg.behind.what = "rank 3 …";
+    hear(&msg);
+    ck_assert_int_eq(findings, 1);
+    ck_assert_int_eq(fails, 1);
+    pass(400);
+    ck_assert_int_eq(fails, 1);
+}
+END_TEST
+
+START_TEST(a_failure_does_not_wait_long_for_an_inquiry) {
+    start_inquiring();
+    member_failed(m, now, 0, "rank 0: exit code 1", false);
+    pass(199);
+    ck_assert_int_eq(fails, 0);
+    pass(1);
+    ck_assert_int_eq(fails, 1);
+}
+END_TEST
+
+START_TEST(a_join_waits_for_the_failure_before_it) {
+    start_inquiring();
+    member_failed(m, now, 0, "rank 0: exit code 1", false);
+    joins = 0;
+    member_join(m, now);
+    ck_assert_int_eq(member_state(m), MEMBER_JOINING);
+    ck_assert_int_eq(fails + joins, 0);
+    struct rdzv_message msg = {.type = RDZV_BEHIND};
+    msg.behind.what = "rank 3 …";
+    hear(&msg);
+    ck_assert_int_eq(fails, 1);
+    ck_assert_int_eq(joins, 1);
+}
+END_TEST
+
+START_TEST(a_held_join_survives_the_loss_of_the_connection) {
+    start_inquiring();
+    member_failed(m, now, 0, "rank 0: exit code 1", false);
+    joins = connects = 0;
+    member_join(m, now);
+    member_disconnected(m, now, RENDEZVOUS_CLOSED, "gone");
+    ck_assert_int_eq(connects, 1);
+    struct rdzv_welcome w = {.version = RDZV_VERSION_INQUIRY};
+    member_welcomed(m, now, &w);
+    ck_assert_int_eq(joins, 1);
+    ck_assert_int_eq(member_state(m), MEMBER_JOINING);
+}
+END_TEST
+
+START_TEST(a_held_failure_is_reported_on_the_next_connection) {
+    start_inquiring();
+    member_failed(m, now, 0, "rank 0: exit code 1", false);
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "reset");
+    pass(300);
+    ck_assert_int_eq(fails, 0);
+    ck_assert_int_eq(member_state(m), MEMBER_FAILED); /* it will send RESUME */
+}
+END_TEST
+
 START_TEST(an_order_is_passed_on_unless_the_node_leaves) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_ASK_NOTICE};
@@ -402,13 +492,29 @@ START_TEST(an_order_is_passed_on_unless_the_node_leaves) {
     msg.ask_dump.why = "slow";
     hear(&msg);
     ck_assert_int_eq(dumps, 1);
+    msg = (struct rdzv_message){.type = RDZV_ASK_PROGRESS};
+    msg.ask_progress.inquiry = 5;
+    hear(&msg);
+    ck_assert_uint_eq(inquiries, 5);
+    msg = (struct rdzv_message){.type = RDZV_BEHIND};
+    msg.behind.what = "rank 3 …";
+    hear(&msg);
+    ck_assert_int_eq(findings, 1);
+    msg = (struct rdzv_message){.type = RDZV_ASK_DUMP};
+    msg.ask_dump.why = "slow";
     msg = (struct rdzv_message){.type = RDZV_ASK_INSPECT};
     msg.ask_inspect = (struct rdzv_ask_inspect){.id = 7, .why = "hangs"};
     hear(&msg);
     ck_assert_int_eq(inspections, 7);
+    msg = (struct rdzv_message){.type = RDZV_FAILURE};
+    msg.failure = (struct rdzv_failure){.rank = 10, .host = "", .kind = "", .what = "",
+                                        .message = "", .last_words = "", .kernel = "",
+                                        .log_folder = ""};
+    hear(&msg);
+    ck_assert_int_eq(inspections, 17);
     member_leave(m, now, "signal 15");
     hear(&msg);
-    ck_assert_int_eq(inspections, 7);
+    ck_assert_int_eq(inspections, 17);
 }
 END_TEST
 
@@ -491,6 +597,11 @@ int main(void) {
     tcase_add_test(t, a_change_of_the_running_round_is_passed_on_and_answered);
     tcase_add_test(t, after_a_failure_a_change_is_not_answered);
     tcase_add_test(t, without_a_connection_a_notice_is_dropped);
+    tcase_add_test(t, a_failure_waits_for_the_result_of_an_inquiry);
+    tcase_add_test(t, a_failure_does_not_wait_long_for_an_inquiry);
+    tcase_add_test(t, a_join_waits_for_the_failure_before_it);
+    tcase_add_test(t, a_held_join_survives_the_loss_of_the_connection);
+    tcase_add_test(t, a_held_failure_is_reported_on_the_next_connection);
     tcase_add_test(t, an_order_is_passed_on_unless_the_node_leaves);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -1,5 +1,5 @@
 /* Tests of rendezvous/secure without sockets: the handshake against a published test vector, both
- * ends of a channel against each other and against an attacker between them, and token files. */
+ * ends of a tunnel against each other and against an attacker between them, and token files. */
 #include "rendezvous/secure/noise_internal.h"
 #include "rendezvous/secure/secure.h"
 #include "tests/lib/run_suite.h"
@@ -18,7 +18,7 @@ static struct secure_keys keys;
 static const uint8_t host_random[SECURE_KEY] = {8}, node_random[SECURE_KEY] = {16};
 
 static void set_up(void) {
-    ck_assert(primitives_prepare());
+    ck_assert(primitives_exist());
     ck_assert_int_eq(secure_keys_parse(SECRET "\n", 33, &keys, NULL), 0);
 }
 
@@ -92,64 +92,64 @@ START_TEST(the_handshake_is_that_of_the_published_vector) {
 }
 END_TEST
 
-/* ---- two channels ---- */
+/* ---- two tunnels ---- */
 
-static struct secure_channel *node_of(const char *secret, enum secure_role role, const char *id) {
+static struct secure_tunnel *node_of(const char *secret, enum secure_role role, const char *id) {
     struct secure_keys own;
     uint8_t key[SECURE_KEYS_MAX][SECURE_KEY];
     ck_assert_int_eq(secure_keys_parse(secret, strlen(secret), &own, NULL), 0);
     ck_assert_uint_ge(secure_keys_for(&own, role, id, key), 1);
-    return secure_channel_connect(role, id, key[0], node_random);
+    return secure_tunnel_connect(role, id, key[0], node_random);
 }
 
 /* Moves all bytes that `from` wants to send to `to`. */
-static void carry(struct secure_channel *from, struct secure_channel *to) {
-    struct cr_buffer *out = secure_channel_out(from);
-    secure_channel_receive(to, out->data, out->len);
+static void carry(struct secure_tunnel *from, struct secure_tunnel *to) {
+    struct cr_buffer *out = secure_tunnel_out(from);
+    secure_tunnel_receive(to, out->data, out->len);
     cr_buffer_clear(out);
 }
 
-static void expect_plain(struct secure_channel *c, const char *want) {
-    struct cr_buffer *in = secure_channel_in(c);
+static void expect_plain(struct secure_tunnel *c, const char *want) {
+    struct cr_buffer *in = secure_tunnel_in(c);
     ck_assert_uint_eq(in->len, strlen(want));
     if (in->len > 0) ck_assert_mem_eq(in->data, want, in->len);
     cr_buffer_clear(in);
 }
 
-static void expect_failure(const struct secure_channel *c, enum secure_failure why) {
-    ck_assert_str_eq(secure_state_name(secure_channel_state(c)), "FAILED");
-    ck_assert_int_eq(secure_channel_failure(c), why);
+static void expect_failure(const struct secure_tunnel *c, enum secure_failure why) {
+    ck_assert_str_eq(secure_state_name(secure_tunnel_state(c)), "FAILED");
+    ck_assert_int_eq(secure_tunnel_failure(c), why);
 }
 
-static void say(struct secure_channel *c, const char *text) {
-    ck_assert_int_eq(secure_channel_send(c, text, strlen(text)), 0);
+static void say(struct secure_tunnel *c, const char *text) {
+    ck_assert_int_eq(secure_tunnel_send(c, text, strlen(text)), 0);
 }
 
-static struct secure_channel *host, *node;
+static struct secure_tunnel *host, *node;
 
 /* Connects `node` to `host`, both with SECRET, for the job "job". */
 static void open_both(void) {
-    host = secure_channel_accept(&keys, host_random);
+    host = secure_tunnel_accept(&keys, host_random);
     node = node_of(SECRET, SECURE_MEMBER, "job");
     carry(node, host);
     carry(host, node);
-    ck_assert(secure_channel_is_open(node));
-    ck_assert(!secure_channel_is_open(host)); /* the first message might be a recorded one */
+    ck_assert(secure_tunnel_is_open(node));
+    ck_assert(!secure_tunnel_is_open(host)); /* the first message might be a recorded one */
     say(node, "hello");
     carry(node, host);
-    ck_assert(secure_channel_is_open(host));
+    ck_assert(secure_tunnel_is_open(host));
     expect_plain(host, "hello");
 }
 
 static void free_both(void) {
-    secure_channel_free(host);
-    secure_channel_free(node);
+    secure_tunnel_free(host);
+    secure_tunnel_free(node);
 }
 
 START_TEST(ends_with_one_secret_understand_each_other) {
     open_both();
-    ck_assert_int_eq(secure_channel_role(host), SECURE_MEMBER);
-    ck_assert_str_eq(secure_channel_run_id(host), "job");
+    ck_assert_int_eq(secure_tunnel_role(host), SECURE_MEMBER);
+    ck_assert_str_eq(secure_tunnel_run_id(host), "job");
     say(host, "welcome");
     say(host, "!");
     carry(host, node);
@@ -159,18 +159,18 @@ START_TEST(ends_with_one_secret_understand_each_other) {
 END_TEST
 
 START_TEST(bytes_may_come_one_by_one) {
-    host = secure_channel_accept(&keys, host_random);
+    host = secure_tunnel_accept(&keys, host_random);
     node = node_of(SECRET, SECURE_OPERATOR, "");
     for (int turn = 0; turn < 3; turn++) {
-        struct secure_channel *from = turn % 2 == 0 ? node : host;
-        struct secure_channel *to = turn % 2 == 0 ? host : node;
+        struct secure_tunnel *from = turn % 2 == 0 ? node : host;
+        struct secure_tunnel *to = turn % 2 == 0 ? host : node;
         if (turn == 2) say(node, "status");
-        struct cr_buffer *out = secure_channel_out(from);
-        for (size_t i = 0; i < out->len; i++) secure_channel_receive(to, out->data + i, 1);
+        struct cr_buffer *out = secure_tunnel_out(from);
+        for (size_t i = 0; i < out->len; i++) secure_tunnel_receive(to, out->data + i, 1);
         cr_buffer_clear(out);
     }
     expect_plain(host, "status");
-    ck_assert_int_eq(secure_channel_role(host), SECURE_OPERATOR);
+    ck_assert_int_eq(secure_tunnel_role(host), SECURE_OPERATOR);
     free_both();
 }
 END_TEST
@@ -180,7 +180,7 @@ START_TEST(long_text_is_split_into_records) {
     memset(text, 'x', sizeof(text) - 1);
     open_both();
     say(node, text);
-    ck_assert_uint_eq(secure_channel_out(node)->len, strlen(text) + 3 * (2 + PRIMITIVE_TAG));
+    ck_assert_uint_eq(secure_tunnel_out(node)->len, strlen(text) + 3 * (2 + PRIMITIVE_TAG));
     carry(node, host);
     expect_plain(host, text);
     free_both();
@@ -190,8 +190,8 @@ END_TEST
 /* ---- strangers and attackers ---- */
 
 /* A node with `secret` connects to the host with SECRET; both ends see that the keys differ. */
-static void expect_wrong_key(struct secure_channel *stranger) {
-    host = secure_channel_accept(&keys, host_random);
+static void expect_wrong_key(struct secure_tunnel *stranger) {
+    host = secure_tunnel_accept(&keys, host_random);
     node = stranger;
     carry(node, host);
     expect_failure(host, SECURE_WRONG_KEY);
@@ -211,16 +211,16 @@ static const char *derived(enum secure_role role, const char *id) {
     return line.data;
 }
 
-/* Rewrites the head of the first message, so that a channel with the key of one role or job claims
+/* Rewrites the head of the first message, so that a tunnel with the key of one role or job claims
  * to be of another. */
-static void claim(struct secure_channel *c, enum secure_role role, char last_of_id) {
-    struct cr_buffer *out = secure_channel_out(c);
+static void claim(struct secure_tunnel *c, enum secure_role role, char last_of_id) {
+    struct cr_buffer *out = secure_tunnel_out(c);
     out->data[9] = (char) role;
     out->data[12 + 2] = last_of_id;
 }
 
 START_TEST(the_key_of_another_job_or_role_is_refused) {
-    struct secure_channel *c = node_of(derived(SECURE_MEMBER, "joa"), SECURE_MEMBER, "joa");
+    struct secure_tunnel *c = node_of(derived(SECURE_MEMBER, "joa"), SECURE_MEMBER, "joa");
     claim(c, SECURE_MEMBER, 'b');
     expect_wrong_key(c);
     c = node_of(derived(SECURE_MEMBER, "job"), SECURE_MEMBER, "job");
@@ -230,11 +230,11 @@ START_TEST(the_key_of_another_job_or_role_is_refused) {
 END_TEST
 
 START_TEST(a_derived_key_opens_its_own_job) {
-    host = secure_channel_accept(&keys, host_random);
+    host = secure_tunnel_accept(&keys, host_random);
     node = node_of(derived(SECURE_MEMBER, "job"), SECURE_MEMBER, "job");
     carry(node, host);
     carry(host, node);
-    ck_assert(secure_channel_is_open(node));
+    ck_assert(secure_tunnel_is_open(node));
     free_both();
 }
 END_TEST
@@ -245,31 +245,31 @@ START_TEST(a_host_with_the_old_secret_second_accepts_both) {
     ck_assert_uint_eq(keys.count, 2);
     open_both();
     free_both();
-    host = secure_channel_accept(&keys, host_random);
+    host = secure_tunnel_accept(&keys, host_random);
     node = node_of(OTHER, SECURE_MEMBER, "job");
     carry(node, host);
     carry(host, node);
-    ck_assert(secure_channel_is_open(node));
+    ck_assert(secure_tunnel_is_open(node));
     free_both();
 }
 END_TEST
 
 START_TEST(a_replayed_connection_gets_nothing) {
     struct cr_buffer recorded = {0};
-    host = secure_channel_accept(&keys, host_random);
+    host = secure_tunnel_accept(&keys, host_random);
     node = node_of(SECRET, SECURE_MEMBER, "job");
-    struct cr_buffer *out = secure_channel_out(node);
+    struct cr_buffer *out = secure_tunnel_out(node);
     (void) cr_buffer_append(&recorded, out->data, out->len);
     carry(node, host);
     carry(host, node);
     say(node, "hello");
     (void) cr_buffer_append(&recorded, out->data, out->len);
     static const uint8_t fresh[SECURE_KEY] = {24};
-    struct secure_channel *again = secure_channel_accept(&keys, fresh);
-    secure_channel_receive(again, recorded.data, recorded.len);
+    struct secure_tunnel *again = secure_tunnel_accept(&keys, fresh);
+    secure_tunnel_receive(again, recorded.data, recorded.len);
     expect_failure(again, SECURE_REPLAY);
     expect_plain(again, "");
-    secure_channel_free(again);
+    secure_tunnel_free(again);
     cr_buffer_done(&recorded);
     free_both();
 }
@@ -278,19 +278,19 @@ END_TEST
 START_TEST(a_record_is_accepted_once_and_in_its_place) {
     open_both();
     say(node, "one");
-    struct cr_buffer *out = secure_channel_out(node);
+    struct cr_buffer *out = secure_tunnel_out(node);
     size_t first = out->len;
     say(node, "two");
     struct cr_buffer copy = {0};
     (void) cr_buffer_append(&copy, out->data, out->len);
-    secure_channel_receive(host, copy.data, first);
+    secure_tunnel_receive(host, copy.data, first);
     expect_plain(host, "one");
-    secure_channel_receive(host, copy.data, first); /* again */
+    secure_tunnel_receive(host, copy.data, first); /* again */
     expect_failure(host, SECURE_CHANGED);
     expect_plain(host, "");
     free_both();
     open_both();
-    secure_channel_receive(host, copy.data + first, copy.len - first); /* the second one first */
+    secure_tunnel_receive(host, copy.data + first, copy.len - first); /* the second one first */
     expect_failure(host, SECURE_CHANGED);
     cr_buffer_done(&copy);
     free_both();
@@ -300,8 +300,8 @@ END_TEST
 START_TEST(a_record_is_not_accepted_by_its_sender) {
     open_both();
     say(node, "one");
-    struct cr_buffer *out = secure_channel_out(node);
-    secure_channel_receive(node, out->data, out->len);
+    struct cr_buffer *out = secure_tunnel_out(node);
+    secure_tunnel_receive(node, out->data, out->len);
     expect_failure(node, SECURE_CHANGED);
     expect_plain(node, "");
     free_both();
@@ -312,17 +312,17 @@ END_TEST
  * text comes out. */
 START_TEST(any_changed_byte_is_noticed) {
     for (size_t at = 0; at < 500; at++) {
-        host = secure_channel_accept(&keys, host_random);
+        host = secure_tunnel_accept(&keys, host_random);
         node = node_of(SECRET, SECURE_MEMBER, "job");
         size_t passed = 0;
         for (int turn = 0; turn < 3; turn++) {
-            struct secure_channel *from = turn % 2 == 0 ? node : host;
-            struct secure_channel *to = turn % 2 == 0 ? host : node;
-            if (turn == 2 && secure_channel_is_open(node)) say(node, "hello");
-            struct cr_buffer *out = secure_channel_out(from);
+            struct secure_tunnel *from = turn % 2 == 0 ? node : host;
+            struct secure_tunnel *to = turn % 2 == 0 ? host : node;
+            if (turn == 2 && secure_tunnel_is_open(node)) say(node, "hello");
+            struct cr_buffer *out = secure_tunnel_out(from);
             if (at >= passed && at < passed + out->len) out->data[at - passed] ^= 1;
             passed += out->len;
-            secure_channel_receive(to, out->data, out->len);
+            secure_tunnel_receive(to, out->data, out->len);
             cr_buffer_clear(out);
         }
         expect_plain(host, at < passed ? "" : "hello");
@@ -335,35 +335,35 @@ END_TEST
 
 START_TEST(a_giant_record_is_refused_before_it_has_come) {
     open_both();
-    secure_channel_receive(host, "\xff\xff", 2);
+    secure_tunnel_receive(host, "\xff\xff", 2);
     expect_failure(host, SECURE_CHANGED);
     free_both();
 }
 END_TEST
 
 START_TEST(ends_without_a_common_protocol_name_the_reason) {
-    host = secure_channel_accept(NULL, NULL); /* the host is plain, the node is not */
+    host = secure_tunnel_accept(NULL, NULL); /* the host is plain, the node is not */
     node = node_of(SECRET, SECURE_MEMBER, "job");
     carry(node, host);
     expect_failure(host, SECURE_NO_SECRET);
     carry(host, node);
     expect_failure(node, SECURE_NO_SECRET);
     free_both();
-    host = secure_channel_accept(&keys, host_random); /* the node is plain, the host is not */
-    secure_channel_receive(host, "CRUNrdzv and HELLO", 18);
+    host = secure_tunnel_accept(&keys, host_random); /* the node is plain, the host is not */
+    secure_tunnel_receive(host, "CRUNrdzv and HELLO", 18);
     expect_failure(host, SECURE_IS_PLAIN);
     expect_plain(host, "");
-    secure_channel_free(host);
-    host = secure_channel_accept(NULL, NULL); /* both are plain */
-    secure_channel_receive(host, "CRUN", 4);
-    secure_channel_receive(host, "rdzv and HELLO", 14);
+    secure_tunnel_free(host);
+    host = secure_tunnel_accept(NULL, NULL); /* both are plain */
+    secure_tunnel_receive(host, "CRUN", 4);
+    secure_tunnel_receive(host, "rdzv and HELLO", 14);
     expect_plain(host, "CRUNrdzv and HELLO");
-    secure_channel_free(host);
+    secure_tunnel_free(host);
     node = node_of(SECRET, SECURE_MEMBER, "job");
-    secure_channel_receive(node, "HTTP/1.1 400 Bad Request", 24);
+    secure_tunnel_receive(node, "HTTP/1.1 400 Bad Request", 24);
     expect_failure(node, SECURE_STRANGE);
-    ck_assert_mem_eq(secure_channel_raw(node)->data, "HTTP/", 5);
-    secure_channel_free(node);
+    ck_assert_mem_eq(secure_tunnel_raw(node)->data, "HTTP/", 5);
+    secure_tunnel_free(node);
 }
 END_TEST
 
@@ -447,7 +447,7 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("secure");
-    TCase *wire = tcase_create("channel"), *files = tcase_create("token_file");
+    TCase *wire = tcase_create("tunnel"), *files = tcase_create("token_file");
     tcase_add_checked_fixture(wire, set_up, NULL);
     tcase_add_test(wire, the_handshake_is_that_of_the_published_vector);
     tcase_add_test(wire, ends_with_one_secret_understand_each_other);

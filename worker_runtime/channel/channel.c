@@ -273,4 +273,40 @@ int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms) {
     return 1;
 }
 
-void worker_channel_begin_round(struct worker_channel *c) { c->round = (struct round_state){0}; }
+/* ---- groups ---- */
+
+void worker_channel_show(struct worker_channel *c, const struct shown_group *group,
+                         struct channel_group **entry) {
+    size_t i = 0;
+    *entry = NULL;
+    while (i < CHANNEL_GROUPS_MAX && c->shown[i] != NULL) i++;
+    if (c->page == NULL || i == CHANNEL_GROUPS_MAX) return;
+    struct channel_group *g = &c->page->groups[i];
+    g->place = group->place;
+    g->size = group->size;
+    size_t len = strnlen(group->name, sizeof(g->name) - 1);
+    memcpy(g->name, group->name, len);
+    memset(g->name + len, 0, sizeof(g->name) - len);
+    atomic_store(&g->collective, 0);
+    atomic_store(&g->message, 0);
+    atomic_store(&g->since_ns, 0);
+    atomic_store(&g->number, group->number + 1);
+    c->shown[i] = entry;
+    *entry = g;
+}
+
+void worker_channel_hide(struct worker_channel *c, struct channel_group **entry) {
+    for (size_t i = 0; i < CHANNEL_GROUPS_MAX; i++) {
+        if (c->shown[i] != entry) continue;
+        c->shown[i] = NULL;
+        atomic_store(&(*entry)->number, 0);
+    }
+    *entry = NULL;
+}
+
+void worker_channel_begin_round(struct worker_channel *c) {
+    c->round = (struct round_state){0};
+    for (size_t i = 0; i < CHANNEL_GROUPS_MAX; i++) {
+        if (c->shown[i] != NULL) worker_channel_hide(c, c->shown[i]);
+    }
+}

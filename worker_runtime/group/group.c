@@ -125,11 +125,43 @@ static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     group_report_failure(g, words, first, sizeof(first));
 }
 
+/* Reports for each group how many collectives this rank has made in it. */
+static void leave_groups(struct crunrt *rt) {
+    for (struct crunrt_group *g = rt->groups; g != NULL; g = g->next) {
+        bool is_whole = g->state != NULL && g->broken.code == 0 && g->size > 1 && !g->is_foreign;
+        if (!is_whole) continue;
+        g->store->never_waits = true;
+        group_leave(g);
+        g->store->never_waits = false;
+    }
+}
+
+static void enlist(struct crunrt_group *g) {
+    g->next = g->rt->groups;
+    g->rt->groups = g;
+    g->rt->leave_groups = leave_groups;
+}
+
+static void delist(struct crunrt_group *g) {
+    struct crunrt_group **at = &g->rt->groups;
+    while (*at != NULL && *at != g) at = &(*at)->next;
+    if (*at != NULL) *at = g->next;
+}
+
 static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_options *o, int rank,
                                      int size) {
     struct crunrt_group *g = calloc(1, sizeof(*g));
+    if (g != NULL && o->ranks != NULL) {
+        g->ranks = malloc((size_t) size * sizeof(*g->ranks));
+        if (g->ranks == NULL) {
+            free(g);
+            return NULL;
+        }
+        memcpy(g->ranks, o->ranks, (size_t) size * sizeof(*g->ranks));
+    }
     if (g == NULL) return NULL;
     g->rt = rt;
+    enlist(g);
     g->rank = rank;
     g->size = size;
     g->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : GROUP_TIMEOUT_MS;
@@ -175,6 +207,7 @@ static int make_as_member(struct crunrt *rt, const crunrt_group_options *o, int 
     if (g == NULL) return cr_fail(err, -ENOMEM, "make a group: out of memory");
     int rc = name_group(g, o->name, o->foreign_prefix);
     if (rc == 0) rc = load_backend(g, o->backend);
+    if (rc == 0) group_progress_make(g);
     if (rc == 0) rc = connect_group(g, o);
     if (rc < 0) {
         struct cr_error cause = *err;
@@ -184,6 +217,7 @@ static int make_as_member(struct crunrt *rt, const crunrt_group_options *o, int 
         crunrt_group_destroy(g);
         return rt_pipe_to_reset(rc, err);
     }
+    group_progress_leave(g, false);
     group_split_offer(g);
     *out = g;
     return 0;
@@ -207,8 +241,10 @@ int crunrt_group_new(crunrt *rt, const crunrt_group_options *options, crunrt_gro
 
 void crunrt_group_destroy(crunrt_group *group) {
     if (group == NULL) return;
+    delist(group);
     group_split_withdraw(group);
     group_end_works(group);
+    if (group->entry != NULL) worker_channel_hide(&group->rt->channel, &group->entry);
     /* If the backend's peers do not notice that a connection ends (looks_every_ms > 0), this rank
      * reports in the store that it leaves. */
     if (group->state != NULL && group->broken.code == 0 && group->unfinished == 0 &&
@@ -217,6 +253,7 @@ void crunrt_group_destroy(crunrt_group *group) {
     if (group->state != NULL) group->backend->close(group->state);
     crunrt_store_close(group->side_store);
     crunrt_store_close(group->store);
+    free(group->ranks);
     free(group);
 }
 

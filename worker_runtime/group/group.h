@@ -16,6 +16,9 @@
 
 struct crunrt_group {
     struct crunrt *rt;
+    struct crunrt_group *next; /* in the list of groups of `rt` */
+    int *ranks;                /* [size] the ranks of the group in the job; NULL = all ranks */
+    bool in_monitored_barrier;
     /* view of the job's store that puts the group's prefix in front of each key (group_store.c) */
     struct crunrt_store *store;
     /* a second view with the same prefix, for use in other threads: a call with one key returns
@@ -36,6 +39,9 @@ struct crunrt_group {
     struct crunrt_work *works; /* all works of this group that are not freed */
     /* works that the program has handed to a stream and no longer owns, oldest first */
     struct crunrt_work *handed, *handed_last;
+    /* the group's entry in the page that this process shares with its agent; NULL if there is none
+     */
+    struct channel_group *entry;
     /* number of collectives that this rank has begun */
     _Atomic uint32_t begun;
     /* peer of this rank's last operation if that is a send or receive; -1 if it is a collective */
@@ -72,6 +78,19 @@ int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_
 
 /* Records in `begun` and `peer` which call this rank is about to wait for. */
 void group_call_announce(struct crunrt_group *g, const struct group_call *call);
+
+/* ---- group_progress.c: what this rank is in, for its agent ---- */
+
+/* Shows the group in the page, as being made. Call group_progress_leave() when it is made. */
+void group_progress_make(struct crunrt_group *g);
+
+/* Call this when this rank enters the call, and when it begins to wait for a call that it has
+ * started. `since_ns` is the time of that moment. */
+void group_progress_enter(struct crunrt_group *g, const struct group_call *call, int64_t since_ns);
+
+/* Call this when this rank has left the call or the wait. `open` is true if operations that it has
+ * started may be unfinished. Do not call this after a failure that breaks the group. */
+void group_progress_leave(struct crunrt_group *g, bool open);
 
 /* Prepares each operation ops[i] of a batch, as calls[i]. Also stores those that have elements in
  * list[], and adds their number to *used. Returns 0, -EINVAL or -EPIPE. */

@@ -144,7 +144,9 @@ int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeout_ms) {
     char phase[48];
     uint32_t number = group->barriers++;
     (void) snprintf(phase, sizeof(phase), "barrier%u", number);
+    group->in_monitored_barrier = true;
     int rc = group_arrive(group, phase, rt_timeout(timeout_ms, group->timeout_ms), err);
+    group->in_monitored_barrier = false;
     if (rc < 0) {
         struct cr_error cause = *err;
         (void) snprintf(phase, sizeof(phase), "monitored barrier #%u", number);

@@ -139,6 +139,16 @@ static int check_left(struct crunrt_group *g, struct crunrt_store *store, struct
     return 0;
 }
 
+/* Checks whether a rank of the group has ended, while this rank makes the group or is in a
+ * monitored barrier: both need every rank. In collectives `left` says more exactly whether this
+ * rank waits for one that has gone. */
+static int check_ended(struct crunrt_group *g, struct cr_error *err) {
+    if (g->is_foreign || (g->state != NULL && !g->in_monitored_barrier)) return 0;
+    int rank = rt_ended_rank(g->rt, g->ranks, (size_t) g->size);
+    if (rank < 0) return 0;
+    return cr_fail(err, -ECONNRESET, "rank %d of the job has ended, so it does not come", rank);
+}
+
 static int check_failed(struct crunrt_group *g, struct crunrt_store *store, struct cr_error *err) {
     if (rt_round_is_over(g->rt)) {
         return cr_fail(err, -ECONNRESET,
@@ -146,7 +156,10 @@ static int check_failed(struct crunrt_group *g, struct crunrt_store *store, stru
                        "crunrt_rejoin() or end");
     }
     void *value = NULL;
-    if (crunrt_store_get(store, "failure", 0, &value, NULL) < 0) return check_left(g, store, err);
+    if (crunrt_store_get(store, "failure", 0, &value, NULL) < 0) {
+        int rc = check_left(g, store, err);
+        return rc < 0 ? rc : check_ended(g, err);
+    }
     CR_AUTO_FREE char *text = value;
     bool differs = strstr(text, GROUP_LISTS_DIFFER) != NULL;
     return cr_fail(err, differs ? -EPROTO : -ECONNRESET, "another rank failed: %s", text);

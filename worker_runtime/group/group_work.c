@@ -28,7 +28,8 @@ struct crunrt_work {
     bool is_over;
     bool is_handed;           /* true if a stream waits for the work; so the program can free the
                                * work before it is over */
-    struct cr_error outcome;  /* result of the work once it is over; code 0 means success */
+    int result;               /* result of the work once it is over: 0, or a negative errno */
+    struct cr_error *failure; /* the text of a negative result; NULL if memory is short */
     /* The second and later operations of a batch, `more` of them: each one's number in the flight
      * recorder and, if the backend starts the operations one by one, its handle. */
     size_t more;
@@ -73,7 +74,22 @@ static void free_work(struct crunrt_work *w) {
             g->works = w->next;
         if (w->next != NULL) w->next->before = w->before;
     }
+    free(w->failure);
     free(w);
+}
+
+/* Sets the work's result to the error. The text has an allocation of its own, so that works, which
+ * most often succeed, stay small. */
+static void set_failure(struct crunrt_work *w, const struct cr_error *err) {
+    w->result = err->code;
+    w->failure = malloc(sizeof(*w->failure));
+    if (w->failure != NULL) *w->failure = *err;
+}
+
+static int result_of(const struct crunrt_work *w, struct cr_error *err) {
+    if (w->failure != NULL) *err = *w->failure;
+    else if (w->result != 0) (void) cr_fail(err, w->result, "%s failed", w->call.what);
+    return w->result;
 }
 
 static void hand_over(struct crunrt_work *w) {
@@ -99,18 +115,18 @@ static int wait_for_parts(struct crunrt_work *w, int64_t timeout_ms, struct cr_e
 
 static int work_poll(struct crunrt_work *w, int64_t timeout_ms) {
     struct cr_error *err = rt_last_error();
-    if (w->is_over) {
-        if (w->outcome.code != 0) *err = w->outcome;
-        return w->outcome.code;
-    }
+    if (w->is_over) return result_of(w, err);
+    if (timeout_ms != 0) group_progress_enter(w->group, &w->call, cr_monotonic_ns());
     int rc = wait_for_parts(w, timeout_ms, err);
+    if (rc == -EINPROGRESS && timeout_ms != 0) group_progress_leave(w->group, true);
     if (rc == -EINPROGRESS) return rc;
     w->is_over = true;
     w->group->unfinished--;
     for (size_t i = 0; i < w->more; i++) flight_end(w->parts[i].flight, rc == 0);
     rc = group_outcome(w->group, &w->call, rc, err);
-    if (rc < 0) w->outcome = *err;
-    w->outcome.code = rc;
+    if (rc == 0) return 0;
+    err->code = rc;
+    set_failure(w, err);
     return rc;
 }
 
@@ -158,12 +174,15 @@ void group_end_works(struct crunrt_group *g) {
         w->group = NULL;
         if (w->is_over) continue;
         w->is_over = true;
-        (void) cr_fail(&w->outcome, -ECONNRESET,
+        struct cr_error err;
+        (void) cr_fail(&err, -ECONNRESET,
                        "%s in group '%s': the group was destroyed before the operation was over",
                        w->call.what, g->name);
+        set_failure(w, &err);
     }
     for (struct crunrt_work *w = g->handed, *next; w != NULL; w = next) {
         next = w->next_handed;
+        free(w->failure);
         free(w);
     }
 }
@@ -186,6 +205,7 @@ static int start(struct crunrt_group *g, const crunrt_op *op, struct crunrt_work
     rc = group_call_begin(g, &w->call, err);
     if (rc == 0 && !w->is_over) rc = g->backend->start(g->state, &w->call.backend, &w->state, err);
     if (rc < 0 || w->is_over) rc = group_outcome(g, &w->call, rc, err);
+    else group_progress_leave(g, true);
     if (rc == 0) group_call_count(g, &w->call);
     return rc;
 }
@@ -240,6 +260,7 @@ static int start_batch(struct crunrt_group *g, struct crunrt_work *w, struct gro
         if (i > 0 && (rc < 0 || w->is_over)) flight_end(calls[i].flight, rc == 0);
     }
     if (rc < 0 || w->is_over) rc = group_outcome(g, &w->call, rc, err);
+    else group_progress_leave(g, true);
     if (rc < 0) release(w);
     return rc;
 }
@@ -307,7 +328,8 @@ int crunrt_work_wait_stream(crunrt_work *work, void *stream) {
     work->is_over = true;
     work->group->unfinished--;
     rc = group_outcome(work->group, &work->call, rc, err);
-    work->outcome = *err;
+    err->code = rc;
+    set_failure(work, err);
     return rc;
 }
 

@@ -139,7 +139,12 @@ CRUNRT_API int crunrt_init(const crunrt_init_options *options, crunrt **out);
 /* Closes the connection to the store, and frees the runtime and the store that crunrt_job_store()
  * returned. Destroy all groups before this call. If this process is rank 0 and hosts the store, the
  * call first waits, for at most 5 seconds, until all other ranks have called crunrt_destroy(). If
- * rt is NULL, nothing happens. */
+ * rt is NULL, nothing happens.
+ *
+ * This call, and the normal end of the process without it (exit(), or a return from main()), report
+ * in the store that this rank has ended. Ranks that wait for it get -ECONNRESET at once: in
+ * crunrt_group_new(), in a monitored barrier, and in a collective that this rank has not made. The
+ * report takes at most a second if the store does not answer. */
 CRUNRT_API void crunrt_destroy(crunrt *rt);
 
 /* Each of these functions returns -1 if rt is NULL. */

@@ -76,6 +76,8 @@ void flight_end(uint64_t number, bool has_succeeded) {
     e->state = has_succeeded ? FLIGHT_COMPLETED : FLIGHT_FAILED;
 }
 
+int64_t flight_started_ns(uint64_t number) { return ring[number % FLIGHT_ENTRIES].started_ns; }
+
 /* Sets the default path: $CRUNRT_FLIGHT_FILE + rank + ".json"; or, if that variable is not set,
  * flight.json in the folder of $TORCHELASTIC_ERROR_FILE. If neither is set, there is no default
  * path. */

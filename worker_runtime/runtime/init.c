@@ -88,6 +88,7 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
         crunrt_destroy(rt);
         return rt_pipe_to_reset(rc, rt_last_error());
     }
+    rt_begin_life(rt);
     *out = rt;
     return 0;
 }
@@ -114,6 +115,8 @@ static void leave(struct crunrt *rt) {
 
 void crunrt_destroy(crunrt *rt) {
     if (rt == NULL) return;
+    rt_end_life(rt);
+    if (rt->pid != 0) rt_report_end(rt);
     leave(rt);
     worker_channel_close(&rt->channel);
     crunrt_store_close(rt->store);

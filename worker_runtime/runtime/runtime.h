@@ -12,6 +12,8 @@
 
 #include <crunrt.h>
 
+#include <sys/types.h>
+
 struct crunrt_group;
 struct crunrt_backend;
 
@@ -25,6 +27,12 @@ struct rt_whole_group {
 };
 
 struct crunrt {
+    struct crunrt *next_living;   /* in the list of all runtimes of this process */
+    pid_t pid;                    /* the process that has made this runtime */
+    struct crunrt_group *groups;  /* list of all groups of this runtime that are not destroyed */
+    /* Reports for each of `groups` how many collectives this rank has made; NULL before the first
+     * group. */
+    void (*leave_groups)(struct crunrt *rt);
     struct worker_place place; /* rank, world size and store address in the current round */
     struct crunrt_store *store;
     struct hosted_store hosted; /* the store's server, if this process hosts it */
@@ -39,6 +47,19 @@ struct crunrt {
     struct worker_channel channel;
     struct cr_error channel_error; /* why there is no channel; valid only if channel.page is NULL */
 };
+
+/* Call rt_begin_life() when crunrt_init() has succeeded, and rt_end_life() before the runtime is
+ * freed. In between, the normal end of the process calls rt_report_end(). */
+void rt_begin_life(struct crunrt *rt);
+void rt_end_life(struct crunrt *rt);
+
+/* Reports in the store that this rank has ended, for the ranks that wait for it. Waits at most a
+ * second for the store, and not for another thread. */
+void rt_report_end(struct crunrt *rt);
+
+/* Returns the first rank of ranks[count] that has reported its end in this round; of all ranks if
+ * `ranks` is NULL. Returns -1 if none has. */
+int rt_ended_rank(struct crunrt *rt, const int *ranks, size_t count);
 
 /* Returns true from the moment when the agent has ended the round without an agreed step until the
  * next round begins; otherwise false. Any thread may call this. */

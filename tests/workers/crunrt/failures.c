@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Stops (SIGSTOP) rank 1 and the store's server, whose pid is the argument. Rank 0's operation must
  * time out although the store does not answer. */
@@ -191,7 +193,7 @@ void mode_mismatch(void) {
         op.timeout_ms = other ? 300 : 60000;
         if (rank < 2) rc = crunrt_group_run(world, &op);
         if (rank < 2) print_error(rc, since);
-        exit(3);
+        _exit(3); /* without a word, as if it crashed */
     } else {
         size_t count = strcmp(how, "count") == 0 && other ? 32 : 64;
         rc = crunrt_group_all_reduce(world, x, x, count, CRUNRT_FLOAT32, CRUNRT_SUM);
@@ -248,5 +250,28 @@ void mode_broken(void) {
     printf("%s\n", crunrt_last_error());
     crunrt_group_destroy(world);
     crunrt_destroy(rt);
+    exit(3);
+}
+
+/* The last rank ends with status 0 while the others make a group, or enter a monitored barrier or a
+ * collective (argument[0]); it destroys nothing. */
+void mode_gone(void) {
+    const char *when = argument[0];
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    o.timeout_ms = 60000;
+    open_runtime();
+    bool leaves = rank == size - 1;
+    if (leaves && strcmp(when, "group") == 0) exit(0);
+    int64_t since = now_ms();
+    int rc = crunrt_group_new(rt, &o, &world);
+    if (rc == 0) rc = crunrt_group_barrier(world);
+    if (leaves) exit(0);
+    if (strcmp(when, "group") != 0) {
+        REQUIRE(rc == 0, "the group");
+        since = now_ms();
+        rc = strcmp(when, "monitored") == 0 ? crunrt_group_monitored_barrier(world, -1)
+                                            : crunrt_group_barrier(world);
+    }
+    print_error(rc, since);
     exit(3);
 }

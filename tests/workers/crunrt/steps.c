@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -107,4 +108,35 @@ void mode_lose_opening(void) {
     }
     printf("pid %d ends as rank %d\n", (int) getpid(), crunrt_rank(rt));
     crunrt_destroy(rt);
+}
+
+/* Makes three steps with a barrier each. After that, the rank argument[0] stays away, and the
+ * others enter one more operation: a barrier; or, with TEST_MESSAGE=1, a receive from that rank in
+ * rank 0, and nothing in the others. argument[1] is the timeout of that operation in ms. */
+void mode_behind(void) {
+    int late = atoi(argument[0]);
+    crunrt_op op = CRUNRT_OP_INIT;
+    char byte = 0;
+    open_world(60000);
+    for (int i = 0; i < 3; i++) {
+        REQUIRE(crunrt_step(rt, NULL) == 0, "step");
+        REQUIRE(crunrt_group_barrier(world) == 0, "barrier %d", i);
+    }
+    bool sends = getenv("TEST_MESSAGE") != NULL;
+    if (rank == late || (sends && rank != 0)) {
+        printf("away\n");
+        while (true) (void) pause();
+    }
+    op.kind = sends ? CRUNRT_OP_RECV : CRUNRT_OP_BARRIER;
+    op.dtype = CRUNRT_UINT8;
+    op.timeout_ms = atoll(argument[1]);
+    if (sends) {
+        op.root = late;
+        op.recv = &byte;
+        op.count = 1;
+    }
+    printf("enters\n");
+    int64_t since = now_ms();
+    print_error(crunrt_group_run(world, &op), since);
+    exit(3);
 }

@@ -28,10 +28,12 @@
     X("lose-store", mode_lose_store)                                                               \
     X("dead-store", mode_dead_store)                                                               \
     X("late", mode_late)                                                                           \
+    X("gone", mode_gone)                                                                           \
     X("absent", mode_absent)                                                                       \
     X("monitored", mode_monitored)                                                                 \
     X("mismatch", mode_mismatch)                                                                   \
     X("differ", mode_differ)                                                                       \
+    X("behind", mode_behind)                                                                       \
     X("steps", mode_steps)                                                                         \
     X("lose-opening", mode_lose_opening)                                                           \
     X("broken", mode_broken)                                                                       \

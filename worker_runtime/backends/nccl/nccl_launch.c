@@ -42,19 +42,30 @@ struct nccl_work {
 
 /* ---- the device of this thread ---- */
 
-int visit_begin(struct nccl_state *s, struct visit *v, struct cr_error *err) {
+/* Makes the state's device the current one of this thread, until leave_context(). */
+static int enter_context(struct nccl_state *s, void **before, struct cr_error *err) {
     const struct nccl_api *api = s->api;
-    v->mode = CUDA_CAPTURE_RELAXED;
-    int e = api->cuCtxGetCurrent(&v->context);
-    if (e == 0 && v->context != s->context) e = api->cuCtxSetCurrent(s->context);
-    if (e == 0) e = api->cuThreadExchangeStreamCaptureMode(&v->mode);
+    int e = api->cuCtxGetCurrent(before);
+    if (e == 0 && *before != s->context) e = api->cuCtxSetCurrent(s->context);
     return e == 0 ? 0 : fail_cuda(api, e, -EIO, err, "use the GPU");
+}
+
+static void leave_context(struct nccl_state *s, void *before) {
+    if (before != s->context) (void) s->api->cuCtxSetCurrent(before);
+}
+
+int visit_begin(struct nccl_state *s, struct visit *v, struct cr_error *err) {
+    v->mode = CUDA_CAPTURE_RELAXED;
+    int rc = enter_context(s, &v->context, err);
+    if (rc < 0) return rc;
+    int e = s->api->cuThreadExchangeStreamCaptureMode(&v->mode);
+    return e == 0 ? 0 : fail_cuda(s->api, e, -EIO, err, "use the GPU");
 }
 
 void visit_end(struct nccl_state *s, const struct visit *v) {
     int mode = v->mode;
     (void) s->api->cuThreadExchangeStreamCaptureMode(&mode);
-    if (v->context != s->context) (void) s->api->cuCtxSetCurrent(v->context);
+    leave_context(s, v->context);
 }
 
 /* ---- making and freeing launches ---- */
@@ -489,13 +500,14 @@ int nccl_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     return rc;
 }
 
+/* The capture mode of the thread stays as it is: CUDA allows cuStreamWaitEvent() in every mode. */
 int nccl_wait_stream(void *arg, void *stream, struct cr_error *err) {
     struct nccl_work *w = arg;
     struct nccl_state *s = w->launch->s;
-    struct visit v;
-    int rc = visit_begin(s, &v, err);
+    void *before = NULL;
+    int rc = w->launch == s->pending ? nccl_flush(s, err) : 0;
+    if (rc == 0) rc = enter_context(s, &before, err);
     if (rc < 0) return rc;
-    rc = w->launch == s->pending ? flush(s, err) : 0;
     nccl_lock();
     if (rc == 0 && s->comm == NULL) rc = fail_gone(s, err);
     nccl_unlock();
@@ -509,7 +521,7 @@ int nccl_wait_stream(void *arg, void *stream, struct cr_error *err) {
         rc = cr_fail(err, -EINVAL, "the stream %p is not a stream", stream);
     else if (e != 0)
         rc = fail_cuda(s->api, e, -EIO, err, "make the stream wait");
-    visit_end(s, &v);
+    leave_context(s, before);
     return rc;
 }
 

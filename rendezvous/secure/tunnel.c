@@ -21,7 +21,7 @@
 
 _Static_assert(SECURE_KEY == PRIMITIVE_KEY, "a key of a token file is a key of the handshake");
 
-struct secure_channel {
+struct secure_tunnel {
     enum secure_state state;
     enum secure_failure failure;
     enum secure_role role;
@@ -48,11 +48,11 @@ const char *secure_failure_text(enum secure_failure f, bool is_host) {
     switch (f) {
     case SECURE_WRONG_KEY:
         return is_host ? "it has another secret than this coordinator"
-                       : "it has another secret for this job than this node";
+                       : "it has another secret";
     case SECURE_NO_SECRET:
         return is_host ? "it has a secret, but this coordinator has none; give the coordinator "
                          "--rdzv-token-file"
-                       : "it has no secret, but this node has one";
+                       : "it has no secret, but this end has one";
     case SECURE_VERSION: return "it has another version of the authenticated protocol";
     case SECURE_IS_PLAIN: return "it has no secret; give it --rdzv-token-file";
     case SECURE_REPLAY: return "it repeats the recorded handshake of another connection";
@@ -67,19 +67,19 @@ const char *secure_failure_text(enum secure_failure f, bool is_host) {
 /* ---- the change of state ---- */
 
 /* Enters the state `next`. No other function writes `state`. */
-static void enter(struct secure_channel *c, enum secure_state next) {
+static void enter(struct secure_tunnel *c, enum secure_state next) {
     CR_ASSERT(c->state != SECURE_FAILED);
     c->state = next;
 }
 
-static void fail(struct secure_channel *c, enum secure_failure why) {
+static void fail(struct secure_tunnel *c, enum secure_failure why) {
     c->failure = why;
     enter(c, SECURE_FAILED);
 }
 
 /* Queues an answer that refuses the connection, and fails. The other end cannot know whether the
  * answer comes from the coordinator, so it takes the answer as a hint for a log line only. */
-static void refuse(struct secure_channel *c, enum secure_failure why) {
+static void refuse(struct secure_tunnel *c, enum secure_failure why) {
     uint8_t answer[ANSWER_LEN + 2] = {'C', 'R', 'U', 'N', 'A', (uint8_t) why};
     (void) cr_buffer_append(&c->out, answer, sizeof(answer));
     fail(c, why);
@@ -87,7 +87,7 @@ static void refuse(struct secure_channel *c, enum secure_failure why) {
 
 /* ---- the handshake at the coordinator's end ---- */
 
-static void got_first(struct secure_channel *c) {
+static void got_first(struct secure_tunnel *c) {
     if (c->raw.len < MAGIC_LEN) return;
     bool has_keys = c->keys != NULL && c->keys->count > 0;
     if (memcmp(c->raw.data, MAGIC, MAGIC_LEN) == 0) {
@@ -102,7 +102,7 @@ static void got_first(struct secure_channel *c) {
 }
 
 /* Answers a first handshake message that one of the keys could read. */
-static void answer(struct secure_channel *c, struct noise *n) {
+static void answer(struct secure_tunnel *c, struct noise *n) {
     uint8_t text[ANSWER_LEN + 1 + NOISE_OVERHEAD] = {'C', 'R', 'U', 'N', 'K'};
     if (!noise_write_second(n, NULL, 0, text + ANSWER_LEN + 1)) {
         refuse(c, SECURE_WRONG_KEY);
@@ -117,7 +117,7 @@ static void answer(struct secure_channel *c, struct noise *n) {
 /* Tries the keys that the role has for the job, the newest first, on the first handshake message.
  * Its tag shows which key its sender has. Nobody learns more than that from the time this takes:
  * there are few keys, and all are tried in the same way. */
-static void try_keys(struct secure_channel *c, size_t head_len) {
+static void try_keys(struct secure_tunnel *c, size_t head_len) {
     uint8_t keys[SECURE_KEYS_MAX][SECURE_KEY], payload[1];
     const uint8_t *message = (const uint8_t *) c->raw.data + head_len;
     uint32_t count = secure_keys_for(c->keys, c->role, c->run_id, keys);
@@ -134,7 +134,7 @@ static void try_keys(struct secure_channel *c, size_t head_len) {
     primitive_wipe(&n, sizeof(n));
 }
 
-static void got_offer(struct secure_channel *c) {
+static void got_offer(struct secure_tunnel *c) {
     const uint8_t *head = (const uint8_t *) c->raw.data;
     if (c->raw.len < HEAD_LEN) return;
     size_t id_len = (size_t) head[MAGIC_LEN + 2] << 8 | head[MAGIC_LEN + 3];
@@ -162,7 +162,7 @@ static void got_offer(struct secure_channel *c) {
 /* ---- the handshake at the other end ---- */
 
 /* Queues the head and the first handshake message. Returns 0 or -ENOMEM. */
-static int offer(struct secure_channel *c, const uint8_t key[SECURE_KEY]) {
+static int offer(struct secure_tunnel *c, const uint8_t key[SECURE_KEY]) {
     size_t id_len = strlen(c->run_id);
     uint8_t fixed[] = {VERSION, (uint8_t) c->role, (uint8_t) (id_len >> 8), (uint8_t) id_len};
     uint8_t message[NOISE_OVERHEAD];
@@ -176,14 +176,14 @@ static int offer(struct secure_channel *c, const uint8_t key[SECURE_KEY]) {
     return cr_buffer_append(&c->out, message, sizeof(message));
 }
 
-static void got_refusal(struct secure_channel *c) {
+static void got_refusal(struct secure_tunnel *c) {
     if (c->raw.len < ANSWER_LEN + 2) return;
     uint8_t why = (uint8_t) c->raw.data[ANSWER_LEN + 1];
     fail(c, why >= SECURE_WRONG_KEY && why <= SECURE_VERSION ? (enum secure_failure) why
                                                              : SECURE_STRANGE);
 }
 
-static void got_answer(struct secure_channel *c) {
+static void got_answer(struct secure_tunnel *c) {
     size_t known = c->raw.len < ANSWER_LEN ? c->raw.len : ANSWER_LEN, head = ANSWER_LEN + 1;
     uint8_t payload[1];
     if (memcmp(c->raw.data, ANSWER, known) != 0) {
@@ -211,26 +211,21 @@ static void got_answer(struct secure_channel *c) {
 
 /* Unseals the record at the front of `raw`, and appends its plain text to `in`. Returns its length,
  * 0 if it is not complete yet, or a negative number after a failure. */
-static int64_t open_record(struct secure_channel *c, const char *data, size_t len) {
+static int64_t open_record(struct secure_tunnel *c, const char *data, size_t len) {
     if (len < 2) return 0;
     size_t sealed = (size_t) (uint8_t) data[0] << 8 | (uint8_t) data[1];
-    bool is_sized = sealed > PRIMITIVE_TAG && sealed <= SEALED_MAX;
-    if (is_sized && len < 2 + sealed) return 0;
-    if (is_sized && cr_buffer_reserve(&c->in, sealed - PRIMITIVE_TAG) < 0) {
-        fail(c, SECURE_MEMORY);
-        return -1;
-    }
+    enum secure_failure why = c->state == SECURE_CONFIRM ? SECURE_REPLAY : SECURE_CHANGED;
+    if (sealed <= PRIMITIVE_TAG || sealed > SEALED_MAX) return fail(c, why), -1;
+    if (len < 2 + sealed) return 0;
+    if (cr_buffer_reserve(&c->in, sealed - PRIMITIVE_TAG) < 0) return fail(c, SECURE_MEMORY), -1;
     uint8_t *to = (uint8_t *) c->in.data + c->in.len;
-    if (!is_sized || !noise_unseal(&c->receives, data + 2, sealed, to)) {
-        fail(c, c->state == SECURE_CONFIRM ? SECURE_REPLAY : SECURE_CHANGED);
-        return -1;
-    }
+    if (!noise_unseal(&c->receives, data + 2, sealed, to)) return fail(c, why), -1;
     c->in.len += sealed - PRIMITIVE_TAG;
     if (c->state == SECURE_CONFIRM) enter(c, SECURE_OPEN);
     return (int64_t) (2 + sealed);
 }
 
-static void got_records(struct secure_channel *c) {
+static void got_records(struct secure_tunnel *c) {
     size_t at = 0;
     for (int64_t n = 1; n > 0 && at < c->raw.len; at += (size_t) n) {
         n = open_record(c, c->raw.data + at, c->raw.len - at);
@@ -239,7 +234,7 @@ static void got_records(struct secure_channel *c) {
     cr_buffer_consume(&c->raw, at);
 }
 
-static int seal_record(struct secure_channel *c, const void *data, size_t len) {
+static int seal_record(struct secure_tunnel *c, const void *data, size_t len) {
     size_t sealed = len + PRIMITIVE_TAG;
     int rc = cr_buffer_reserve(&c->out, 2 + sealed);
     if (rc < 0) return rc;
@@ -253,7 +248,7 @@ static int seal_record(struct secure_channel *c, const void *data, size_t len) {
 
 /* ---- the owner's calls ---- */
 
-void secure_channel_receive(struct secure_channel *c, const void *data, size_t len) {
+void secure_tunnel_receive(struct secure_tunnel *c, const void *data, size_t len) {
     if (c->state == SECURE_FAILED || len == 0) return;
     if (cr_buffer_append(&c->raw, data, len) < 0) {
         fail(c, SECURE_MEMORY);
@@ -269,7 +264,7 @@ void secure_channel_receive(struct secure_channel *c, const void *data, size_t l
     }
 }
 
-int secure_channel_send(struct secure_channel *c, const void *data, size_t len) {
+int secure_tunnel_send(struct secure_tunnel *c, const void *data, size_t len) {
     CR_ASSERT(c->state == SECURE_OPEN);
     for (size_t at = 0; at < len;) {
         size_t piece = len - at < SECURE_PLAIN_MAX ? len - at : SECURE_PLAIN_MAX;
@@ -280,9 +275,9 @@ int secure_channel_send(struct secure_channel *c, const void *data, size_t len) 
     return 0;
 }
 
-struct secure_channel *secure_channel_accept(const struct secure_keys *keys,
+struct secure_tunnel *secure_tunnel_accept(const struct secure_keys *keys,
                                              const uint8_t random[SECURE_KEY]) {
-    struct secure_channel *c = calloc(1, sizeof(*c));
+    struct secure_tunnel *c = calloc(1, sizeof(*c));
     if (c == NULL) return NULL;
     c->state = SECURE_FIRST;
     c->keys = keys;
@@ -290,39 +285,39 @@ struct secure_channel *secure_channel_accept(const struct secure_keys *keys,
     return c;
 }
 
-struct secure_channel *secure_channel_connect(enum secure_role role, const char *run_id,
+struct secure_tunnel *secure_tunnel_connect(enum secure_role role, const char *run_id,
                                               const uint8_t key[SECURE_KEY],
                                               const uint8_t random[SECURE_KEY]) {
-    struct secure_channel *c = calloc(1, sizeof(*c));
+    struct secure_tunnel *c = calloc(1, sizeof(*c));
     if (c == NULL) return NULL;
     c->state = SECURE_ANSWER;
     c->role = role;
     c->run_id = strndup(run_id, SECURE_ID_MAX - 1);
     memcpy(c->private_key, random, sizeof(c->private_key));
     if (c->run_id != NULL && offer(c, key) == 0) return c;
-    secure_channel_free(c);
+    secure_tunnel_free(c);
     return NULL;
 }
 
-void secure_channel_free(struct secure_channel *c) {
+void secure_tunnel_free(struct secure_tunnel *c) {
     if (c == NULL) return;
     cr_buffer_done(&c->out);
     cr_buffer_done(&c->in);
     cr_buffer_done(&c->raw);
     free(c->run_id);
-    explicit_bzero(c, sizeof(*c)); /* not primitive_wipe(): a plain channel needs no libsodium */
+    explicit_bzero(c, sizeof(*c)); /* not primitive_wipe(): a plain tunnel needs no libsodium */
     free(c);
 }
 
-struct cr_buffer *secure_channel_out(struct secure_channel *c) { return &c->out; }
-struct cr_buffer *secure_channel_in(struct secure_channel *c) { return &c->in; }
-enum secure_state secure_channel_state(const struct secure_channel *c) { return c->state; }
-enum secure_failure secure_channel_failure(const struct secure_channel *c) { return c->failure; }
-bool secure_channel_is_open(const struct secure_channel *c) { return c->state == SECURE_OPEN; }
-enum secure_role secure_channel_role(const struct secure_channel *c) { return c->role; }
+struct cr_buffer *secure_tunnel_out(struct secure_tunnel *c) { return &c->out; }
+struct cr_buffer *secure_tunnel_in(struct secure_tunnel *c) { return &c->in; }
+enum secure_state secure_tunnel_state(const struct secure_tunnel *c) { return c->state; }
+enum secure_failure secure_tunnel_failure(const struct secure_tunnel *c) { return c->failure; }
+bool secure_tunnel_is_open(const struct secure_tunnel *c) { return c->state == SECURE_OPEN; }
+enum secure_role secure_tunnel_role(const struct secure_tunnel *c) { return c->role; }
 
-const char *secure_channel_run_id(const struct secure_channel *c) {
+const char *secure_tunnel_run_id(const struct secure_tunnel *c) {
     return c->run_id != NULL ? c->run_id : "";
 }
 
-const struct cr_buffer *secure_channel_raw(const struct secure_channel *c) { return &c->raw; }
+const struct cr_buffer *secure_tunnel_raw(const struct secure_tunnel *c) { return &c->raw; }

@@ -1,0 +1,28 @@
+/* The failures of one round that this node knows of: its own, and those that other nodes have
+ * reported. Each has its own copy of its texts. Pure: no I/O. */
+#ifndef AGENT_FAILURES_H
+#define AGENT_FAILURES_H
+
+#include "rendezvous/types.h"
+
+#include <stddef.h>
+
+#define FAILURES_MAX 256 /* most failures that are kept; what comes later is less likely a cause */
+
+struct failures {
+    size_t count;
+    struct rendezvous_failure *list; /* [count], in the order of `died_ns` on one common clock */
+    uint64_t left_out;               /* failures that were not kept */
+};
+
+/* Adds a copy of the failure. If the list has a failure of the same process already, only the clock
+ * difference and the kernel's line are taken over, as far as they were not known. Returns 0 or
+ * -ENOMEM. */
+int failures_add(struct failures *f, const struct rendezvous_failure *failure);
+void failures_clear(struct failures *f); /* the struct may be all zeros */
+
+/* Returns when the worker failed, in ns since 1970 on the coordinator's clock as far as the
+ * difference of the clocks is known. */
+int64_t failure_time_ns(const struct rendezvous_failure *failure);
+
+#endif

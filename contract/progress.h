@@ -1,0 +1,88 @@
+/* Which operation of a process group a worker is in: how a worker writes this into its page
+ * (struct channel_group in contract/channel.h), and how the agent reads it.
+ *
+ * A worker makes three stores for each operation: the time and the operation when it enters the
+ * operation, and the operation once more, without the mark that the worker waits in it, when it
+ * leaves. An operation that has failed is not left, so the page of a worker that ends because of
+ * the failure still shows it.
+ *
+ * Pure: no I/O and no clock. */
+#ifndef CONTRACT_PROGRESS_H
+#define CONTRACT_PROGRESS_H
+
+#include "contract/channel.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The kinds of operations, with the numbers of crunrt_op_kind. MAKE is the making of the group. */
+#define PROGRESS_KINDS(X)                                                                          \
+    X(ALL_REDUCE, "all_reduce")                                                                    \
+    X(REDUCE, "reduce")                                                                            \
+    X(BROADCAST, "broadcast")                                                                      \
+    X(ALL_GATHER, "all_gather")                                                                    \
+    X(GATHER, "gather")                                                                            \
+    X(SCATTER, "scatter")                                                                          \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
+    X(ALL_TO_ALL, "all_to_all")                                                                    \
+    X(ALL_TO_ALL_COUNTS, "all_to_all_counts")                                                      \
+    X(BARRIER, "barrier")                                                                          \
+    X(SEND, "send")                                                                                \
+    X(RECV, "recv")                                                                                \
+    X(MAKE, "the making")
+
+enum progress_kind {
+#define X(NAME, name) PROGRESS_##NAME,
+    PROGRESS_KINDS(X)
+#undef X
+        PROGRESS_KIND_COUNT
+};
+
+enum progress_state {
+    PROGRESS_IDLE,       /* the worker is in no operation of the group, and none is unfinished */
+    /* it is in none, but it has started operations that it does not know to be over */
+    PROGRESS_OPEN,
+    PROGRESS_COLLECTIVE, /* waits in a collective, or for one that it has started */
+    PROGRESS_MESSAGE,    /* waits in a send or receive, or for one that it has started */
+    PROGRESS_MAKING,     /* waits for the other ranks to make the group */
+};
+
+/* What a worker is in, in one group. */
+struct progress {
+    uint64_t number; /* number of the group among the groups of the round; the same on all ranks */
+    char name[CHANNEL_GROUP_NAME_MAX];
+    uint32_t place, size; /* the worker's rank in the group, and the group's number of ranks */
+    enum progress_state state;
+    enum progress_kind kind; /* of the operation in which it waits, or else of its last one */
+    uint32_t begun;          /* number of collectives that it has entered */
+    uint32_t seq;            /* number of the operation in which it waits; else 0 */
+    uint32_t peer;           /* if state is PROGRESS_MESSAGE: rank in the group of the other end */
+    int64_t since_ns;        /* time of the last change, in ns of the monotonic clock; 0 = none */
+};
+
+/* ---- the worker's side: values for `collective` and `message` of struct channel_group ---- */
+
+#define PROGRESS_BEHIND_MAX 0xffffU
+
+/* For `collective`: the worker has entered `begun` collectives. If `waits`, it waits for number
+ * begun - 1 - back, which is of this kind. `open`: it has started operations that are not over. */
+uint64_t progress_collective(uint32_t begun, uint32_t back, enum progress_kind kind, bool waits,
+                             bool open);
+
+/* For `message`: if `waits`, the worker waits in the send or receive number `seq`, whose other end
+ * is rank `peer` of the group. */
+uint64_t progress_message(uint32_t seq, uint32_t peer, enum progress_kind kind, bool waits);
+
+/* ---- the agent's side ---- */
+
+/* Returns the kind in a value of progress_collective(). */
+enum progress_kind progress_kind_of(uint64_t collective);
+
+/* Reads the entry of one group. The worker may have written anything, so every value is checked or
+ * limited; in the name, other bytes than printable ASCII are replaced by '?'. Returns false if the
+ * entry is not in use. */
+bool progress_read(const struct channel_group *g, struct progress *out);
+
+const char *progress_kind_name(enum progress_kind kind);
+
+#endif

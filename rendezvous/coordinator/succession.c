@@ -1,0 +1,307 @@
+/* When the coordinator is lost: who takes over, and which coordinator may decide.
+ *
+ * If the coordinator runs in the launcher of a node, and the round has three nodes or more, ROUND
+ * names heirs. When the coordinator is lost, the nodes stop their workers and join the first heir
+ * that serves them. That heir may form the next round once more than half of the round's nodes have
+ * joined it (electorate_internal.h). The coordinator that was lost may still run, cut off from the
+ * others. It may not decide any more as soon as so many nodes are silent that they could have
+ * elected an heir; then it stops its round.
+ *
+ * When a round forms, its electorate replaces that of the round before. But nodes that have not
+ * received the new ROUND may still elect an heir in the name of the old round. So the old
+ * electorate counts as well until too few such nodes are left; then the new round is settled. Until
+ * then no further round forms, and an heir of the new round has to keep the nodes of the old
+ * electorate from electing another one, too. */
+#include "rendezvous/coordinator/coordinator_internal.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* A round with fewer nodes has no heirs: without the coordinator's node, the others are no more
+ * than half of it. */
+#define GROUP_MIN 3
+/* After how many leases without the majority a coordinator sends its nodes away, and again, and
+ * after how many it ends the job. The nodes themselves search for a coordinator for four leases. */
+#define AWAY_LEASES 2
+#define END_LEASES  6
+
+void coordinator_set_own(struct coordinator *c, uint64_t instance) {
+    c->succession.own_instance = instance;
+}
+
+void coordinator_allow_heirs(struct coordinator *c) { c->succession.allows_heirs = true; }
+
+void coordinator_is_heir(struct coordinator *c) { c->succession.is_heir = true; }
+
+bool succession_may_decide(const struct coordinator *c) {
+    return c->may_form && !c->succession.lacks_majority;
+}
+
+/* ---- which ballots are held ---- */
+
+static void hold_ballots(struct coordinator *c, const struct coordinator_seat *s) {
+    struct coordinator_succession *u = &c->succession;
+    int64_t until_ms = s->confirmed_ms + c->lease_ms;
+    if (s->confirmed_ms == COORDINATOR_NEVER) return;
+    electorate_hold(&u->now, s->ballot, until_ms);
+    electorate_hold(&u->before, s->ballot_before, until_ms);
+}
+
+void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                      int64_t heard_at_ms, uint64_t rounds_seen) {
+    struct coordinator_succession *u = &c->succession;
+    if (heard_at_ms > now_ms) heard_at_ms = now_ms;
+    if (heard_at_ms > 0 && heard_at_ms > s->confirmed_ms) s->confirmed_ms = heard_at_ms;
+    hold_ballots(c, s);
+    if (u->before.rounds_seen == 0 || rounds_seen <= u->before.rounds_seen) return;
+    electorate_void(&u->before, s->ballot_before);
+    if (electorate_is_closed(&u->before)) electorate_end(&u->before);
+}
+
+/* Begins the electorate of a round that an earlier coordinator has formed, in which this
+ * coordinator has to win. If memory is short, the electorate has no ballots, so this coordinator
+ * never wins. */
+static void begin_foreign(struct coordinator *c, const struct rdzv_join *j) {
+    struct coordinator_succession *u = &c->succession;
+    electorate_end(&u->before);
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        c->seats[i]->ballot = c->seats[i]->ballot_before = -1;
+    }
+    u->old_leader = (int64_t) j->leader - 1;
+    if (j->before_size > 0 && j->before_size <= RDZV_NODES_MAX &&
+        electorate_begin(&u->before, j->before_seen, j->before_size, true) < 0) {
+        electorate_end(&u->now);
+        u->now.rounds_seen = j->rounds_seen;
+        return;
+    }
+    if (electorate_begin(&u->now, j->rounds_seen, j->last_group_size, false) == 0) return;
+    electorate_end(&u->now);
+    u->now.rounds_seen = j->rounds_seen;
+}
+
+void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+                         const struct rdzv_join *j) {
+    struct coordinator_succession *u = &c->succession;
+    bool has_heirs = j->heirs > 0 && j->last_group_size >= GROUP_MIN &&
+                     j->last_group_size <= RDZV_NODES_MAX && j->last_rank >= 0;
+    /* no round that this coordinator has formed counts as a foreign one */
+    bool is_newer = j->rounds_seen > u->now.rounds_seen &&
+                    j->rounds_seen >= c->next_round + (c->has_formed ? 1 : 0);
+    s->ballot = s->ballot_before = -1;
+    s->confirmed_ms = COORDINATOR_NEVER;
+    s->heir_port = j->heir_port <= UINT16_MAX ? (uint16_t) j->heir_port : 0;
+    if (has_heirs && is_newer) begin_foreign(c, j);
+    if (has_heirs && j->rounds_seen == u->now.rounds_seen) s->ballot = j->last_rank;
+    if (has_heirs && j->rounds_seen == u->before.rounds_seen) s->ballot_before = j->last_rank;
+    if (s->ballot >= 0 && j->before_seen == u->before.rounds_seen) {
+        s->ballot_before = (int64_t) j->before_place - 1;
+    }
+    if (s->ballot >= 0 && j->before_size == 0 && !c->has_formed) electorate_end(&u->before);
+    u->check_ms = 0;
+    succession_heard(c, now_ms, s, j->heard_at_ms, j->rounds_seen);
+}
+
+void succession_seat_gone(struct coordinator *c, const struct coordinator_seat *s) {
+    struct coordinator_succession *u = &c->succession;
+    u->check_ms = 0;
+    if (s->is_ended) {
+        electorate_void(&u->now, s->ballot);
+        electorate_void(&u->before, s->ballot_before);
+    } else {
+        electorate_release(&u->now, s->ballot);
+        electorate_release(&u->before, s->ballot_before);
+    }
+}
+
+/* ---- the heirs that ROUND names ---- */
+
+static const struct coordinator_seat *seat_of_rank(const struct coordinator *c, int64_t rank) {
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        if (c->seats[i]->group_rank == rank) return c->seats[i];
+    }
+    return NULL;
+}
+
+/* Chooses the first nodes by group rank that listen as heirs. Without the first RDZV_HEIRS_MAX + 8
+ * ranks there are no heirs, so that this does not search through a large job. */
+static void choose_heirs(struct coordinator *c) {
+    struct coordinator_succession *u = &c->succession;
+    u->heirs = (struct rdzv_heirs){.count = 0};
+    u->leader = -1;
+    for (uint32_t i = 0; u->own_instance != 0 && i < c->seat_count; i++) {
+        const struct coordinator_seat *s = c->seats[i];
+        if (s->group_rank >= 0 && s->instance == u->own_instance) u->leader = s->group_rank;
+    }
+    if (!u->allows_heirs || c->fixed_ranks || c->group_size < GROUP_MIN) return;
+    for (int64_t rank = 0; rank < RDZV_HEIRS_MAX + 8 && rank < (int64_t) c->group_size; rank++) {
+        const struct coordinator_seat *s = seat_of_rank(c, rank);
+        if (s == NULL || rank == u->leader || s->heir_port == 0 || s->addr[0] == '\0') continue;
+        rdzv_heirs_add(&u->heirs, (uint32_t) rank, s->addr, s->heir_port);
+    }
+}
+
+/* Makes the electorate of the round that has just formed the current one. */
+static void begin_own(struct coordinator *c) {
+    struct coordinator_succession *u = &c->succession;
+    electorate_end(&u->before);
+    u->before = u->now;
+    u->now = (struct electorate){.rounds_seen = 0};
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        s->ballot_before = s->ballot;
+        s->ballot = -1;
+    }
+    if (u->heirs.count == 0) return;
+    if (electorate_begin(&u->now, c->round + 1, c->group_size, true) < 0) {
+        u->heirs.count = 0; /* without memory, the round has no heirs */
+        return;
+    }
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        s->ballot = s->group_rank;
+        /* a node of an older build can join no heir */
+        if (s->confirmed_ms == COORDINATOR_NEVER) electorate_void(&u->now, s->ballot);
+        hold_ballots(c, s);
+    }
+}
+
+void succession_round_formed(struct coordinator *c) {
+    struct coordinator_succession *u = &c->succession;
+    choose_heirs(c);
+    begin_own(c);
+    rdzv_heirs_write(&u->heirs, u->heirs_text);
+    u->old_leader = -1;
+    u->check_ms = 0;
+}
+
+/* ---- what follows from the majority ---- */
+
+/* The nodes that this coordinator still reaches get a short time to stop their workers. A node that
+ * it does not reach is stopped by its own fence. */
+static void majority_is_lost(struct coordinator *c, int64_t now_ms) {
+    coordinator_set_why(c, "this coordinator no longer hears half of the %" PRIu32 " nodes of "
+                        "round %" PRIu64 ", so another node may take over",
+                        c->succession.now.size, c->round);
+    coordinator_log(c, CR_LOG_WARN, "%s", c->why);
+    c->members_changed = true;
+    if (c->phase != COORDINATOR_FORMING) {
+        coordinator_stop_round(c, now_ms);
+        return;
+    }
+    /* the round was stopped before, without this time limit */
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        if (c->seats[i]->state == SEAT_STOPPING) coordinator_send_stop(c, c->seats[i]);
+    }
+}
+
+void coordinator_send_away(struct coordinator *c) {
+    bool has_won = c->has_formed || c->succession.now.is_won;
+    if (c->seat_count == 0) return;
+    coordinator_log(c, CR_LOG_WARN, "closes the connections of its nodes, which may find a "
+                    "coordinator that reaches more than half of the nodes");
+    c->stands_by = has_won;
+    while (c->seat_count > 0) {
+        struct coordinator_seat *s = c->seats[0];
+        if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
+        seat_remove(c, s);
+    }
+    /* What it knows of an earlier coordinator's round came from nodes that are gone now. */
+    if (!has_won) incarnation_discard(c);
+}
+
+/* Returns whether this coordinator is new, but the job is not, and no node of its last round has
+ * come yet. An heir only goes on with a job. For any other coordinator, spares show it: they have
+ * no rounds, but know the incarnation. */
+static bool is_foreign_run(const struct coordinator *c) {
+    const struct coordinator_succession *u = &c->succession;
+    if (c->has_formed || u->now.rounds_seen != 0) return false;
+    return u->is_heir || (u->allows_heirs && c->incarnation != 0 && !c->is_drawn);
+}
+
+void succession_check(struct coordinator *c, int64_t now_ms) {
+    struct coordinator_succession *u = &c->succession;
+    bool is_over = c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY;
+    if (is_over || (!u->lacks_majority && now_ms < u->check_ms)) return;
+    bool may = electorate_may_decide(&u->now, now_ms);
+    if (!electorate_may_decide(&u->before, now_ms)) may = false;
+    if (is_foreign_run(c)) may = false;
+    u->check_ms = CR_FOREVER;
+    if (may && u->now.rounds_seen != 0) u->check_ms = electorate_until(&u->now, now_ms);
+    if (may && u->before.rounds_seen != 0) {
+        int64_t until_ms = electorate_until(&u->before, now_ms);
+        if (until_ms < u->check_ms) u->check_ms = until_ms;
+    }
+    bool was_lacking = u->lacks_majority;
+    u->lacks_majority = !may;
+    if (!may && !was_lacking) {
+        u->lacks_since_ms = now_ms;
+        u->away_ms = now_ms + AWAY_LEASES * c->lease_ms;
+    }
+    if (!may && !was_lacking && c->has_formed) majority_is_lost(c, now_ms);
+    coordinator_wake_by(c, succession_deadline(c));
+}
+
+void succession_tick(struct coordinator *c, int64_t now_ms) {
+    struct coordinator_succession *u = &c->succession;
+    bool is_over = c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY;
+    if (is_over || !u->lacks_majority || now_ms < u->away_ms) return;
+    u->away_ms = now_ms + AWAY_LEASES * c->lease_ms;
+    bool may_end = c->has_formed || (is_foreign_run(c) && !u->is_heir);
+    if (may_end && now_ms >= u->lacks_since_ms + END_LEASES * c->lease_ms) {
+        coordinator_set_why(c, "too few nodes of the job's last round are left to go on: half of "
+                            "them or more are silent, and no other node has taken over");
+        coordinator_end_job(c, RENDEZVOUS_LOST);
+    } else if (!is_foreign_run(c) || u->is_heir) {
+        coordinator_send_away(c);
+    }
+}
+
+int64_t succession_deadline(const struct coordinator *c) {
+    const struct coordinator_succession *u = &c->succession;
+    if (c->phase == COORDINATOR_ENDED || c->phase == COORDINATOR_EMPTY) return CR_FOREVER;
+    if (u->lacks_majority && c->seat_count == 0) return CR_FOREVER;
+    if (u->lacks_majority) return u->away_ms;
+    return u->now.rounds_seen + u->before.rounds_seen > 0 ? u->check_ms : CR_FOREVER;
+}
+
+uint64_t succession_settled(const struct coordinator *c) {
+    const struct coordinator_succession *u = &c->succession;
+    return u->before.rounds_seen == 0 && c->has_formed ? u->now.rounds_seen : 0;
+}
+
+bool succession_may_form(const struct coordinator *c) {
+    return c->succession.before.rounds_seen == 0;
+}
+
+bool succession_all_are_back(const struct coordinator *c, int64_t now_ms) {
+    const struct electorate *e = &c->succession.now;
+    uint32_t back = 0;
+    if (e->rounds_seen == 0 || e->rounds_seen != c->next_round || c->has_formed) return false;
+    for (uint32_t i = 0; i < e->size; i++) {
+        bool is_old_leader = (int64_t) i == c->succession.old_leader;
+        const struct ballot *b = &e->ballots[i];
+        back += b->is_void || is_old_leader || b->held_until_ms > now_ms ? 1 : 0;
+    }
+    return back == e->size;
+}
+
+enum coordinator_claim coordinator_hear_epoch(struct coordinator *c, int64_t now_ms) {
+    struct coordinator_succession *u = &c->succession;
+    if (c->phase == COORDINATOR_ENDED || !c->has_formed) return COORDINATOR_SERVES;
+    u->check_ms = 0;
+    succession_check(c, now_ms);
+    if (!u->lacks_majority) return COORDINATOR_SERVES;
+    coordinator_send_away(c);
+    return COORDINATOR_IS_SUPERSEDED;
+}
+
+void succession_forget(struct coordinator *c) {
+    struct coordinator_succession *u = &c->succession;
+    electorate_end(&u->now);
+    electorate_end(&u->before);
+    *u = (struct coordinator_succession){.allows_heirs = u->allows_heirs, .is_heir = u->is_heir,
+                                         .own_instance = u->own_instance,
+                                         .leader = -1, .old_leader = -1};
+}

@@ -1,0 +1,114 @@
+/* Whom the stores of the rounds serve. In a job with a secret, or if --store-allow says so, these
+ * are the machine of the store, the nodes of the round, and the networks of --store-allow. The
+ * coordinator says which nodes are in a round (host_admit); this file knows their addresses. If the
+ * store is in this process, it gets the addresses directly; if the node with group rank 0 offers
+ * the store, the node gets them by NODES. */
+#include "rendezvous/host/host_internal.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+bool host_guard_restricts(const struct rendezvous_store_guard *guard, bool has_secret) {
+    if (guard->access == RENDEZVOUS_STORE_AUTO) return has_secret;
+    return guard->access == RENDEZVOUS_STORE_NODES;
+}
+
+int host_guard_add(const struct rendezvous_store_guard *guard, struct cr_network_list *list) {
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < guard->network_count; i++) {
+        rc = cr_network_list_add(list, &guard->networks[i]);
+    }
+    return rc;
+}
+
+int host_tell_space(struct store_space *space, bool is_restricted, struct cr_network_list *nodes) {
+    cr_network_list_sort(nodes);
+    return is_restricted ? store_space_restrict(space, nodes) : store_space_know(space, nodes);
+}
+
+/* ---- the addresses of a node ---- */
+
+int host_peer_ip(const struct host_peer *peer, struct cr_ip *out) {
+    struct sockaddr_storage from;
+    int len = sizeof(from), rc = -1;
+    char text[RDZV_ADDR_MAX] = "";
+    if (peer->local) return -ENOTCONN;
+    if (uv_tcp_getpeername(&peer->tcp, (struct sockaddr *) &from, &len) < 0) return -ENOTCONN;
+    if (from.ss_family == AF_INET) {
+        rc = uv_ip4_name((const struct sockaddr_in *) &from, text, sizeof(text));
+    } else if (from.ss_family == AF_INET6) {
+        rc = uv_ip6_name((const struct sockaddr_in6 *) &from, text, sizeof(text));
+    }
+    return rc < 0 || cr_ip_parse(text, out) < 0 ? -ENOTCONN : 0;
+}
+
+/* Appends the address from which a remote node has connected. */
+static int add_observed(struct host_peer *peer) {
+    struct cr_ip ip;
+    return host_peer_ip(peer, &ip) < 0 ? 0 : cr_network_list_add_ip(&peer->addresses, &ip);
+}
+
+void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join) {
+    cr_network_list_done(&peer->addresses);
+    int rc = cr_network_list_add_text(&peer->addresses, join->addr);
+    if (rc == 0) rc = cr_network_list_add_text(&peer->addresses, join->addresses);
+    if (rc == 0) rc = add_observed(peer);
+    if (rc < 0) cr_warn("the store will not serve node '%.200s': out of memory", join->host);
+}
+
+/* ---- a port without a store of a round ---- */
+
+int host_close_door(struct coordinator_host *host, struct store_space *space,
+                    struct cr_error *err) {
+    struct cr_network_list list = {0};
+    if (space == NULL) return 0;
+    int rc = host_guard_add(&host->guard, &list);
+    if (rc == 0) rc = host_tell_space(space, host->is_restricted, &list);
+    cr_network_list_done(&list);
+    return rc < 0 ? cr_fail(err, rc, "cannot open the store: out of memory") : 0;
+}
+
+/* ---- the store of a round ---- */
+
+void host_admit(void *arg, void *peer) {
+    struct host_job *job = arg;
+    const struct host_peer *node = peer;
+    int rc = 0;
+    for (size_t i = 0; node != NULL && rc == 0 && i < node->addresses.count; i++) {
+        rc = cr_network_list_add(&job->admitted, &node->addresses.items[i]);
+    }
+    if (rc < 0) cr_warn("the store will not serve all nodes of the round: out of memory");
+}
+
+/* Sends the addresses in as many messages as are necessary. */
+static void send_nodes(struct host_job *job, struct host_peer *peer, uint64_t round) {
+    char text[RDZV_TEXT_MAX] = "";
+    struct rdzv_message m = {.type = RDZV_NODES};
+    m.nodes = (struct rdzv_nodes){.round = round, .addresses = text};
+    size_t len = 0;
+    for (size_t i = 0; i < job->admitted.count; i++) {
+        char address[CR_NETWORK_TEXT_MAX];
+        cr_ip_format(&job->admitted.items[i].ip, address);
+        if (len + strlen(address) + 2 > sizeof(text)) {
+            host_peer_send(peer, &m);
+            m.nodes.part++;
+            len = 0;
+        }
+        if (len > 0) text[len++] = ' ';
+        len = (size_t) (stpcpy(text + len, address) - text);
+    }
+    host_peer_send(peer, &m);
+}
+
+void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store) {
+    struct host_job *job = arg;
+    cr_network_list_sort(&job->admitted); /* also removes duplicates */
+    /* the node's own options say whether its store serves only the nodes of the round */
+    if (has_store) send_nodes(job, peer, round);
+    if (has_store || job->space == NULL) return;
+    int rc = host_guard_add(&job->host->guard, &job->admitted);
+    if (rc == 0) rc = host_tell_space(job->space, job->host->is_restricted, &job->admitted);
+    if (rc < 0) cr_warn("the store of this round serves no other node: out of memory");
+}

@@ -1,0 +1,75 @@
+/* Decides what a node does when its coordinator is lost: see succession_internal.h. */
+#include "rendezvous/member/succession_internal.h"
+
+#include "base/clock.h"
+
+/* How many leases after the time of its first vote a node gives up the search for a coordinator. In
+ * this time an heir waits twice for a majority, for two leases each. */
+#define SEARCH_LEASES 4
+/* A coordinator that has served this node for so many leases was no heir without a majority, which
+ * sends its nodes away after two leases. */
+#define KEPT_LEASES   3
+
+void succession_init(struct succession *s) {
+    *s = (struct succession){.own = -1, .may_vote_ms = CR_FOREVER, .lead_ms = CR_FOREVER,
+                             .until_ms = CR_FOREVER};
+}
+
+void succession_begin_round(struct succession *s, const struct rdzv_round *r) {
+    succession_init(s);
+    rdzv_heirs_read(r->heirs, &s->heirs);
+    s->leader = r->leader;
+    s->round = r->round;
+    s->before_seen = r->before_seen;
+    s->before_size = r->before_size;
+    s->before_place = r->before_place;
+    for (uint32_t i = 0; i < s->heirs.count; i++) {
+        if (s->heirs.heir[i].rank == r->group_rank) s->own = (int) i;
+    }
+}
+
+void succession_settle(struct succession *s, uint64_t settled) {
+    if (settled != s->round + 1) return;
+    s->before_seen = 0;
+    s->before_size = s->before_place = 0;
+}
+
+bool succession_lost(struct succession *s, int64_t now_ms, enum rendezvous_loss how,
+                     int64_t heard_ms, int64_t lease_ms) {
+    if (s->heirs.count == 0) return true;
+    s->is_lost = true;
+    s->next = 0;
+    s->may_vote_ms = how == RENDEZVOUS_CLOSED ? now_ms : heard_ms + lease_ms + lease_ms / 4 + 1;
+    if (now_ms > s->found_ms + KEPT_LEASES * lease_ms) s->until_ms = CR_FOREVER;
+    s->lead_ms = s->own < 0 ? CR_FOREVER : s->may_vote_ms + s->own * (lease_ms / 2);
+    s->back_ms = s->may_vote_ms + lease_ms / 2;
+    bool is_new = s->until_ms == CR_FOREVER;
+    if (is_new) s->until_ms = s->may_vote_ms + SEARCH_LEASES * lease_ms;
+    return is_new;
+}
+
+void succession_found(struct succession *s, int64_t now_ms) {
+    s->is_lost = false;
+    s->found_ms = now_ms;
+    s->may_vote_ms = s->lead_ms = CR_FOREVER;
+}
+
+bool succession_is_on(const struct succession *s) { return s->is_lost && s->heirs.count > 0; }
+
+const struct rdzv_heir *succession_next(struct succession *s, int64_t now_ms) {
+    if (!succession_is_on(s) || now_ms < s->may_vote_ms) return NULL;
+    if (s->next == s->heirs.count && now_ms < s->back_ms) s->next = 0;
+    uint32_t i = s->next;
+    s->next = i < s->heirs.count ? i + 1 : 0;
+    return i < s->heirs.count ? &s->heirs.heir[i] : NULL;
+}
+
+bool succession_takes_over(struct succession *s, int64_t now_ms) {
+    if (!s->is_lost || now_ms < s->lead_ms) return false;
+    s->lead_ms = CR_FOREVER;
+    return true;
+}
+
+uint64_t succession_epoch(const struct succession *s) {
+    return (s->round + 1) << 8 | (uint64_t) (s->own + 1);
+}

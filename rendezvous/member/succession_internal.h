@@ -1,0 +1,66 @@
+/* What a node does when its coordinator is lost and the round has heirs: whom it tries to join, and
+ * whether it serves the others itself. Pure.
+ *
+ * To join an heir is to vote for it. Before a node votes, it waits until its old coordinator, which
+ * may still run, has certainly stopped deciding: 5/4 of a lease after the last message from it
+ * (coordinator/electorate_internal.h). If the old coordinator has closed the connection, its
+ * process has ended, and the node votes at once.
+ *
+ * A node tries the heirs in their order, and then its old coordinator again. An heir begins to
+ * serve the others when it may vote; each further heir half a lease later, so that usually the
+ * first living one wins. An heir that serves still forms a round only with more than half of the
+ * nodes of the last round. */
+#ifndef RENDEZVOUS_SUCCESSION_INTERNAL_H
+#define RENDEZVOUS_SUCCESSION_INTERNAL_H
+
+#include "rendezvous/protocol/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A time that does not apply at present is CR_FOREVER. */
+struct succession {
+    struct rdzv_heirs heirs; /* of the last round that this node was in */
+    uint32_t leader;         /* `leader` in that ROUND */
+    uint64_t round;
+    /* of the last ROUND, until the round is settled; see message.h */
+    uint64_t before_seen;
+    uint32_t before_size, before_place;
+    int own;             /* index of this node in `heirs`; -1 = it is no heir */
+    bool is_lost;        /* true: the coordinator is lost, and none was found since */
+    int64_t found_ms;    /* time of the last WELCOME */
+    int64_t may_vote_ms; /* before this time the node joins no heir */
+    /* before this time the old coordinator is not tried again: an heir that does not serve yet may
+     * learn of the loss a moment later than this node */
+    int64_t back_ms;
+    int64_t lead_ms;     /* time at which this node begins to serve the others */
+    /* end of the search. It does not move when the node loses an heir soon after it has found
+     * it. */
+    int64_t until_ms;
+    uint32_t next;       /* index of the next heir to try; heirs.count = the old coordinator */
+};
+
+/* Begins without heirs. */
+void succession_init(struct succession *s);
+/* Call this with each ROUND of this node. */
+void succession_begin_round(struct succession *s, const struct rdzv_round *r);
+/* Call this with `settled` in each BEAT_ACK. */
+void succession_settle(struct succession *s, uint64_t settled);
+/* Call this when the coordinator is lost. heard_ms is the time of the last message from it. Returns
+ * false if the search for a coordinator that began with an earlier loss goes on: this node has lost
+ * an heir that could not form a round. Returns true if not, also if there are no heirs. */
+bool succession_lost(struct succession *s, int64_t now_ms, enum rendezvous_loss how,
+                     int64_t heard_ms, int64_t lease_ms);
+/* Call this when a coordinator has sent WELCOME. */
+void succession_found(struct succession *s, int64_t now_ms);
+/* Returns whether the coordinator is lost and there are heirs. */
+bool succession_is_on(const struct succession *s);
+/* Returns the heir to try next; NULL = the coordinator that this node had last. */
+const struct rdzv_heir *succession_next(struct succession *s, int64_t now_ms);
+/* Returns true once when this node has to begin to serve the others. */
+bool succession_takes_over(struct succession *s, int64_t now_ms);
+/* Returns the epoch under which this node serves the others. It is larger than each epoch under
+ * which this or an earlier round was formed, and differs from that of each other heir. */
+uint64_t succession_epoch(const struct succession *s);
+
+#endif

@@ -1,0 +1,64 @@
+/* A node that takes over the part of a lost coordinator, on a remote way. Before its first JOIN it
+ * opens a host of its own, which serves nobody until the member decides to take over. */
+#include "rendezvous/way/remote_way_internal.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void way_remote_aim(struct way *w, const char *addr, uint16_t port) {
+    struct remote_way *r = (struct remote_way *) w;
+    const char *host = port != 0 ? addr : r->home.host;
+    /* if memory is short, the next try goes to the old address, and a later one to this */
+    (void) dial_aim(r->dial, host, port != 0 ? port : r->home.port);
+}
+
+uint16_t way_remote_heir_port(struct way *w) {
+    struct remote_way *r = (struct remote_way *) w;
+    struct cr_error err = {0};
+    if (!r->plan.allows_heirs || w->closing) return 0;
+    struct coordinator_host_options h = {
+        .store_host = r->plan.store_host, .store_addr = r->plan.own_addr,
+        .listen_host = r->plan.listen_host, .jobs_come_later = true, .elected = true,
+        .in_launcher = true, .allows_heirs = true, .is_heir = true, .own_run_id = r->run_id,
+        .own_instance = r->plan.instance, .ports = r->plan.ports, .ring = w->ring,
+        .close_timeout_ms = r->close_timeout_ms};
+    if (w->heir == NULL && coordinator_host_open(w->loop, &h, &w->heir, &err) < 0) {
+        cr_warn("this node cannot take over if the coordinator is lost: %s", err.text);
+        w->heir = NULL;
+    }
+    return w->heir != NULL ? coordinator_host_port(w->heir) : 0;
+}
+
+/* While this node may decide, it tells whoever listens at the endpoint where the coordinator is. */
+static void knock_at_endpoint(struct remote_way *r, const char *addr, uint16_t port) {
+    if (r->knocker == NULL) {
+        struct knocker_settings s = {.host = r->host, .port = r->home.port, .run_id = r->run_id,
+                                     .ring = r->way.ring, .leader = r->way.heir};
+        r->knocker = knocker_new(r->way.loop, &s);
+    }
+    if (r->knocker != NULL) knocker_start(r->knocker, addr, port);
+}
+
+void way_remote_lead(struct way *w, uint64_t epoch, const char *addr) {
+    if (w->heir == NULL) return;
+    /* what it knows from an earlier time at which it was ready to take over does not count */
+    coordinator_host_depose(w->heir, "another election");
+    coordinator_host_lead(w->heir, epoch, true);
+    coordinator_host_may_form(w->heir, true);
+    knock_at_endpoint((struct remote_way *) w, addr, coordinator_host_port(w->heir));
+}
+
+void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
+                       uint16_t port) {
+    struct remote_way *r = (struct remote_way *) w;
+    bool is_us = w->heir != NULL && port == coordinator_host_port(w->heir) &&
+                 coordinator_host_has_id(w->heir, coordinator);
+    cr_info("the coordinator is '%s' port %u%s, epoch %" PRIu64, addr, port,
+            is_us ? " (this node)" : "", epoch);
+    if (w->host != NULL) coordinator_host_moved(w->host, r->run_id, epoch, addr, port);
+    if (is_us) return;
+    if (r->knocker != NULL) knocker_stop(r->knocker);
+    if (w->heir != NULL) coordinator_host_depose(w->heir, "another node leads");
+}

@@ -1,0 +1,98 @@
+/* Tests of base/cgroup_place.h with the texts of /proc/self/cgroup and /proc/self/mountinfo in the
+ * arrangements that machines and containers have. */
+#include "base/cgroup_place.h"
+#include "tests/lib/run_suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <string.h>
+
+/* Checks that the cgroup in the hierarchy of `controller` has the folder `want`. If want is NULL,
+ * there must be none. */
+static void check_place(const char *cgroups, const char *mounts, const char *controller,
+                        const char *want, bool want_guess) {
+    char out[PATH_MAX] = "";
+    bool is_guess = false;
+    int rc = cr_cgroup_find(cgroups, mounts, controller, out, &is_guess);
+    ck_assert_int_eq(rc, want != NULL ? 0 : -ENOENT);
+    ck_assert_str_eq(out, want != NULL ? want : "");
+    ck_assert_int_eq(is_guess, want_guess);
+}
+
+#define V2_AT(root, folder)                                                                        \
+    "29 23 0:26 " root " " folder " rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
+#define V1_AT(root, folder, controllers) \
+    "35 31 0:32 " root " " folder " rw,relatime - cgroup cgroup rw," controllers "\n"
+#define ROOT_FS "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+
+START_TEST(test_a_machine_with_version_2) {
+    const char *mounts = ROOT_FS V2_AT("/", "/sys/fs/cgroup");
+    check_place("0::/user.slice/run-1.scope\n", mounts, CR_CGROUP_V2,
+                "/sys/fs/cgroup/user.slice/run-1.scope", false);
+    check_place("0::/\n", mounts, CR_CGROUP_V2, "/sys/fs/cgroup", false);
+    check_place("0::/a\n", mounts, "memory", NULL, false);
+    /* a later mount covers an earlier one */
+    check_place("0::/a/b\n", V2_AT("/", "/sys/fs/cgroup") V2_AT("/a", "/sys/fs/cgroup"),
+                CR_CGROUP_V2, "/sys/fs/cgroup/b", false);
+    check_place("0::/a\n", ROOT_FS, CR_CGROUP_V2, NULL, false);
+}
+END_TEST
+
+START_TEST(test_a_container_with_a_cgroup_namespace) {
+    check_place("0::/\n", V2_AT("/", "/sys/fs/cgroup"), CR_CGROUP_V2, "/sys/fs/cgroup", false);
+    /* the mount is older than the namespace, so its root lies above the namespace's */
+    check_place("0::/\n", V2_AT("/../..", "/sys/fs/cgroup"), CR_CGROUP_V2, "/sys/fs/cgroup", true);
+}
+END_TEST
+
+/* With the host's cgroup namespace a container sees its path on the host, but only its own part of
+ * the hierarchy is mounted. */
+START_TEST(test_a_container_with_the_namespace_of_the_host) {
+    check_place("0::/kubepods/pod1/ctr\n", V2_AT("/kubepods/pod1/ctr", "/sys/fs/cgroup"),
+                CR_CGROUP_V2, "/sys/fs/cgroup", false);
+    check_place("0::/kubepods/pod1/ctr/init\n", V2_AT("/kubepods/pod1/ctr", "/sys/fs/cgroup"),
+                CR_CGROUP_V2, "/sys/fs/cgroup/init", false);
+    check_place("7:memory:/docker/ab\n3:cpu,cpuacct:/docker/ab\n",
+                V1_AT("/docker/ab", "/sys/fs/cgroup/cpu,cpuacct", "cpu,cpuacct")
+                    V1_AT("/docker/ab", "/sys/fs/cgroup/memory", "memory"),
+                "memory", "/sys/fs/cgroup/memory", false);
+    /* the path does not lie below the mount: the mount is the best guess */
+    check_place("7:memory:/kubepods/x\n", V1_AT("/kubepods.slice/y", "/sys/fs/cgroup/memory",
+                                                "memory"),
+                "memory", "/sys/fs/cgroup/memory", true);
+}
+END_TEST
+
+START_TEST(test_a_hybrid_machine) {
+    const char *cgroups = "9:name=systemd:/\n4:memory:/jobs/7\n1:cpu,cpuacct:/c\n0::/s\n";
+    const char *mounts = V1_AT("/", "/sys/fs/cgroup/cpu,cpuacct", "cpu,cpuacct")
+        V1_AT("/", "/sys/fs/cgroup/memory", "memory") V2_AT("/", "/sys/fs/cgroup/unified");
+    check_place(cgroups, mounts, CR_CGROUP_V2, "/sys/fs/cgroup/unified/s", false);
+    check_place(cgroups, mounts, "memory", "/sys/fs/cgroup/memory/jobs/7", false);
+    check_place(cgroups, mounts, "cpuacct", "/sys/fs/cgroup/cpu,cpuacct/c", false);
+    check_place(cgroups, mounts, "pids", NULL, false);
+}
+END_TEST
+
+START_TEST(test_odd_texts) {
+    char out[PATH_MAX];
+    check_place("0::/a b\n", V2_AT("/a\\040b", "/mnt/c\\134d"), CR_CGROUP_V2, "/mnt/c\\d", false);
+    check_place("", "", CR_CGROUP_V2, NULL, false);
+    check_place("0::\n::\n:", "- - -\n\n \n", CR_CGROUP_V2, NULL, false);
+    /* without a place for a guess there is none */
+    int rc = cr_cgroup_find("0::/x\n", V2_AT("/y", "/m"), CR_CGROUP_V2, out, NULL);
+    ck_assert_int_eq(rc, -ENOENT);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("cgroup_place");
+    TCase *t = tcase_create("all");
+    tcase_add_test(t, test_a_machine_with_version_2);
+    tcase_add_test(t, test_a_container_with_a_cgroup_namespace);
+    tcase_add_test(t, test_a_container_with_the_namespace_of_the_host);
+    tcase_add_test(t, test_a_hybrid_machine);
+    tcase_add_test(t, test_odd_texts);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}

@@ -1,0 +1,464 @@
+/* Tests of what happens when the coordinator is lost, on a virtual clock: which coordinator may
+ * decide (electorate.c, succession.c), whom a node tries to join (member/succession.c), and the
+ * order of succession as a text (heirs.c). */
+#include "base/clock.h"
+#include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/electorate_internal.h"
+#include "rendezvous/member/succession_internal.h"
+#include "tests/lib/run_suite.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEASE INT64_C(15000)
+
+/* ---- heirs.c ---- */
+
+START_TEST(heirs_are_read_as_they_were_written) {
+    struct rdzv_heirs in = {.count = 0}, out;
+    char text[RDZV_HEIRS_TEXT_MAX];
+    for (uint32_t i = 0; i < 20; i++) rdzv_heirs_add(&in, i, i == 1 ? "fd77::2" : "10.0.0.1", 4711);
+    ck_assert_uint_eq(in.count, RDZV_HEIRS_MAX);
+    rdzv_heirs_write(&in, text);
+    rdzv_heirs_read(text, &out);
+    ck_assert_uint_eq(out.count, RDZV_HEIRS_MAX);
+    ck_assert_str_eq(out.heir[1].addr, "fd77::2");
+    ck_assert_uint_eq(out.heir[7].rank, 7);
+    ck_assert_uint_eq(out.heir[7].port, 4711);
+}
+END_TEST
+
+START_TEST(malformed_heirs_are_left_out) {
+    struct rdzv_heirs out;
+    rdzv_heirs_read("1 a;;2 b 0;x c 1;3 d 70000;-1 e 1;4  1;5 f 80;6 g 81 ", &out);
+    ck_assert_uint_eq(out.count, 1);
+    ck_assert_str_eq(out.heir[0].addr, "f");
+    rdzv_heirs_read("", &out);
+    ck_assert_uint_eq(out.count, 0);
+}
+END_TEST
+
+/* ---- electorate.c ---- */
+
+START_TEST(a_coordinator_decides_while_no_other_one_can_win) {
+    struct electorate e = {.rounds_seen = 0};
+    ck_assert(electorate_may_decide(&e, 0)); /* no electorate */
+    ck_assert_int_eq(electorate_begin(&e, 1, 4, true), 0);
+    for (int64_t i = 0; i < 4; i++) electorate_hold(&e, i, 100 + i);
+    ck_assert(electorate_may_decide(&e, 50));
+    /* three of four are a majority, so the third ballot that becomes free counts */
+    ck_assert_int_eq(electorate_until(&e, 50), 102);
+    ck_assert(electorate_may_decide(&e, 101));
+    ck_assert(!electorate_may_decide(&e, 102));
+    electorate_hold(&e, 0, 200);
+    ck_assert(electorate_may_decide(&e, 102)); /* the node was heard again */
+    electorate_end(&e);
+}
+END_TEST
+
+START_TEST(an_heir_needs_more_than_half_and_half_is_enough_to_stay) {
+    struct electorate heir = {.rounds_seen = 0}, old = {.rounds_seen = 0};
+    ck_assert_int_eq(electorate_begin(&heir, 1, 4, false), 0);
+    ck_assert_int_eq(electorate_begin(&old, 1, 4, true), 0);
+    electorate_hold(&heir, 2, 100);
+    electorate_hold(&heir, 3, 100);
+    electorate_hold(&old, 0, 100);
+    electorate_hold(&old, 1, 100);
+    ck_assert(!electorate_may_decide(&heir, 50));
+    ck_assert(electorate_may_decide(&old, 50));
+    electorate_release(&old, 1);
+    electorate_hold(&heir, 1, 100);
+    ck_assert(electorate_may_decide(&heir, 50));
+    ck_assert(!electorate_may_decide(&old, 50));
+    electorate_end(&heir);
+    electorate_end(&old);
+}
+END_TEST
+
+START_TEST(nodes_that_have_ended_elect_nobody) {
+    struct electorate e = {.rounds_seen = 0};
+    ck_assert_int_eq(electorate_begin(&e, 1, 3, true), 0);
+    electorate_hold(&e, 0, 100);
+    electorate_void(&e, 1);
+    ck_assert(!electorate_is_closed(&e));
+    ck_assert(electorate_may_decide(&e, 50));
+    electorate_void(&e, 2);
+    ck_assert(electorate_is_closed(&e));
+    ck_assert(electorate_may_decide(&e, 1000)); /* even if the own node is silent */
+    electorate_void(&e, 7);                     /* no such rank */
+    electorate_end(&e);
+}
+END_TEST
+
+/* ---- member/succession.c ---- */
+
+static struct succession lost(enum rendezvous_loss how, uint32_t own_rank) {
+    struct succession s;
+    struct rdzv_round r = {.round = 4, .group_rank = own_rank, .leader = 1,
+                           .heirs = "1 b 11;2 c 12"};
+    succession_begin_round(&s, &r);
+    ck_assert(succession_lost(&s, 100000, how, 90000, LEASE));
+    return s;
+}
+
+START_TEST(after_the_end_of_the_process_an_heir_serves_at_once) {
+    struct succession b = lost(RENDEZVOUS_CLOSED, 1), c2 = lost(RENDEZVOUS_CLOSED, 2);
+    ck_assert(succession_takes_over(&b, 100000));
+    ck_assert(!succession_takes_over(&b, 100001)); /* once */
+    ck_assert(!succession_takes_over(&c2, 100000));
+    ck_assert(succession_takes_over(&c2, 100000 + LEASE / 2));
+    ck_assert_uint_gt(succession_epoch(&b), 0);
+    ck_assert_uint_ne(succession_epoch(&b), succession_epoch(&c2));
+    ck_assert_str_eq(succession_next(&c2, 100000)->addr, "b");
+    ck_assert_str_eq(succession_next(&c2, 100000)->addr, "c");
+    ck_assert_str_eq(succession_next(&c2, 100000)->addr, "b"); /* too soon for the old one */
+    (void) succession_next(&c2, 100000);
+    ck_assert_ptr_null(succession_next(&c2, 100000 + LEASE / 2));
+}
+END_TEST
+
+START_TEST(a_silent_coordinator_is_given_five_quarters_of_a_lease) {
+    struct succession b = lost(RENDEZVOUS_BROKEN, 1);
+    int64_t votes_ms = 90000 + LEASE + LEASE / 4 + 1;
+    ck_assert_ptr_null(succession_next(&b, votes_ms - 1));
+    ck_assert(!succession_takes_over(&b, votes_ms - 1));
+    ck_assert(succession_takes_over(&b, votes_ms));
+    ck_assert_str_eq(succession_next(&b, votes_ms)->addr, "b");
+}
+END_TEST
+
+START_TEST(the_search_ends_four_leases_after_it_began) {
+    struct succession s = lost(RENDEZVOUS_CLOSED, 5); /* no heir itself */
+    int64_t until_ms = s.until_ms;
+    ck_assert_int_eq(until_ms, 100000 + 4 * LEASE);
+    ck_assert(!succession_takes_over(&s, until_ms));
+    succession_found(&s, 101000); /* an heir that sends it away after two leases */
+    ck_assert(!succession_is_on(&s));
+    ck_assert(!succession_lost(&s, 101000 + 2 * LEASE, RENDEZVOUS_CLOSED, 101000, LEASE));
+    ck_assert_int_eq(s.until_ms, until_ms);
+    succession_found(&s, 200000); /* a coordinator that has served it for long */
+    ck_assert(succession_lost(&s, 300000, RENDEZVOUS_CLOSED, 300000, LEASE));
+    ck_assert_int_eq(s.until_ms, 300000 + 4 * LEASE);
+}
+END_TEST
+
+START_TEST(without_heirs_nothing_is_searched) {
+    struct succession s;
+    struct rdzv_round r = {.heirs = ""};
+    succession_begin_round(&s, &r);
+    ck_assert(succession_lost(&s, 1000, RENDEZVOUS_CLOSED, 1000, LEASE));
+    ck_assert(!succession_is_on(&s));
+    ck_assert(!succession_takes_over(&s, CR_FOREVER - 1));
+    ck_assert_ptr_null(succession_next(&s, 1000));
+}
+END_TEST
+
+/* ---- the coordinator ---- */
+
+struct peer {
+    struct coordinator_seat *seat;
+    int rounds, stops, hung_up, ends;
+    int64_t stop_limit_ms;
+    struct rdzv_round round;
+    char heirs[RDZV_HEIRS_TEXT_MAX], why[RDZV_TEXT_MAX];
+    uint64_t settled;
+    struct rdzv_join join;
+};
+
+static struct coordinator *c;
+static int64_t now;
+static struct peer a, b, d;
+
+static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
+    struct peer *p = peer;
+    (void) arg;
+    if (m->type == RDZV_BEAT_ACK) p->settled = m->beat_ack.settled;
+    if (m->type == RDZV_STOP) p->stops++, p->stop_limit_ms = m->stop.limit_ms;
+    if (m->type == RDZV_END) p->ends++, (void) snprintf(p->why, sizeof(p->why), "%s", m->end.why);
+    if (m->type != RDZV_ROUND) return;
+    p->rounds++;
+    p->round = m->round;
+    (void) snprintf(p->heirs, sizeof(p->heirs), "%s", m->round.heirs);
+    p->join.rounds_seen = m->round.round + 1;
+    p->join.last_rank = m->round.group_rank;
+    p->join.last_group_size = m->round.group_world_size;
+    p->join.leader = m->round.leader;
+    p->join.incarnation = m->round.incarnation;
+    p->join.heirs = m->round.heirs[0] != '\0' ? 2 : 0;
+    p->join.before_seen = m->round.before_seen;
+    p->join.before_size = m->round.before_size;
+    p->join.before_place = m->round.before_place;
+}
+
+static void on_hang_up(void *arg, void *peer) {
+    (void) arg;
+    ((struct peer *) peer)->hung_up++;
+    ((struct peer *) peer)->seat = NULL;
+}
+
+static int on_open_store(void *arg, uint64_t round, struct coordinator_store *out,
+                         struct cr_error *err) {
+    (void) arg, (void) round, (void) err;
+    *out = (struct coordinator_store){.addr = "10.0.0.1", .port = 7000};
+    return 0;
+}
+
+static void on_log(void *arg, enum cr_log_level level, const char *text) {
+    (void) arg, (void) level, (void) text;
+}
+
+static uint64_t on_draw(void *arg) {
+    (void) arg;
+    return 77;
+}
+
+static const struct coordinator_actions actions = {
+    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .draw = on_draw,
+    .log = on_log};
+
+static void new_coordinator(bool is_heir) {
+    coordinator_free(c);
+    c = coordinator_new("job", &actions, NULL);
+    coordinator_keep_job(c);
+    coordinator_set_own(c, is_heir ? 2 : 1);
+    coordinator_allow_heirs(c);
+    if (is_heir) coordinator_is_heir(c);
+}
+
+static void join(struct peer *p, uint64_t instance) {
+    static uint64_t connections;
+    const char *hosts[] = {"", "a", "b", "d"};
+    uint32_t ports[] = {0, 0, 11, 12};
+    struct rdzv_join j = p->join;
+    j.host = j.addr = hosts[instance];
+    j.role = "default";
+    j.instance = instance;
+    j.connection = ++connections;
+    j.node_rank = -1;
+    if (j.rounds_seen == 0) j.last_rank = -1;
+    j.local_world_size = 1;
+    j.min_nodes = 1;
+    j.max_nodes = 3;
+    j.join_timeout_ms = 600000;
+    j.last_call_timeout_ms = 30000;
+    j.skips_last_call = 1;
+    j.close_timeout_ms = 30000;
+    j.keep_alive_interval_ms = 5000;
+    j.keep_alive_max_attempt = 3;
+    j.heir_port = ports[instance];
+    j.heard_at_ms = now; /* WELCOME came just now */
+    p->join = j;
+    p->seat = coordinator_join(c, now, p, false, &j);
+    ck_assert_ptr_nonnull(p->seat);
+}
+
+static void beat(struct peer *p) {
+    struct rdzv_message m = {.type = RDZV_BEAT};
+    m.beat = (struct rdzv_beat){.sent_ms = now, .rounds_over = p->join.rounds_seen,
+                                .heard_at_ms = now, .rounds_seen = p->join.rounds_seen};
+    if (p->seat != NULL) ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+static void join_again(struct peer *p) {
+    struct rdzv_message m = {.type = RDZV_JOIN, .join = p->join};
+    m.join.heard_at_ms = now;
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+static void pass_to(int64_t when_ms) {
+    while (coordinator_deadline(c) <= when_ms) {
+        if (coordinator_deadline(c) > now) now = coordinator_deadline(c);
+        coordinator_tick(c, now);
+    }
+    now = when_ms;
+}
+
+static struct coordinator_view look(void) {
+    struct coordinator_view v;
+    coordinator_look(c, &v);
+    return v;
+}
+
+static void setup(void) {
+    a = b = d = (struct peer){.rounds = 0};
+    now = 100000;
+    new_coordinator(false);
+    join(&a, 1); /* in the coordinator's process */
+    join(&b, 2);
+    join(&d, 3);
+    ck_assert_int_eq(a.rounds + b.rounds + d.rounds, 3);
+}
+
+static void finish(void) {
+    coordinator_free(c);
+    c = NULL;
+}
+
+START_TEST(round_names_the_heirs) {
+    ck_assert_str_eq(b.heirs, "1 b 11;2 d 12");
+    ck_assert_uint_eq(b.round.leader, 1);
+    ck_assert(look().has_heirs);
+}
+END_TEST
+
+START_TEST(who_hears_too_few_stops_its_round_before_an_heir_begins_one) {
+    for (int i = 0; i < 4; i++) {
+        pass_to(now + 5000);
+        beat(&a);
+        beat(&b);
+    }
+    ck_assert_int_eq(a.stops, 1); /* d was lost, and its node may be anywhere; two are heard */
+    ck_assert(!look().lacks_majority);
+    join_again(&a);
+    join_again(&b);
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_str_eq(a.heirs, ""); /* two nodes: neither is a majority without the other */
+    beat(&a);
+    beat(&b);
+    pass_to(now + 12000);
+    beat(&a);
+    pass_to(now + 12000);
+    beat(&a);
+    ck_assert_int_eq(a.rounds + a.stops, 4); /* b is lost, and a goes on alone, as ever */
+}
+END_TEST
+
+START_TEST(who_hears_only_itself_stops_and_sends_its_nodes_away) {
+    for (int64_t t = 100000; t < 100000 + LEASE - 2000; t += 2500) {
+        pass_to(t);
+        beat(&a);
+    }
+    ck_assert_int_eq(a.stops, 0);
+    pass_to(100000 + LEASE);
+    ck_assert_int_eq(a.stops, 1);
+    /* an heir begins a quarter of a lease later */
+    ck_assert_int_eq(a.stop_limit_ms, LEASE / 8 + 1);
+    ck_assert(look().lacks_majority);
+    join_again(&a);
+    for (int64_t t = now; t < 100000 + 3 * LEASE + 100; t += 2500) {
+        beat(&a);
+        pass_to(t);
+    }
+    ck_assert_int_eq(a.rounds, 1); /* one node would be enough, but it must not go on alone */
+    ck_assert_int_eq(a.hung_up, 1);
+    ck_assert_int_eq(coordinator_hear_epoch(c, now), COORDINATOR_IS_SUPERSEDED);
+}
+END_TEST
+
+START_TEST(without_the_majority_the_job_ends_and_says_why) {
+    pass_to(100000 + LEASE);
+    join_again(&a);
+    for (int64_t t = now; t < 100000 + 9 * LEASE && a.ends == 0; t += 2500) {
+        pass_to(t);
+        if (a.seat == NULL) join(&a, 1);
+        beat(&a);
+    }
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_ptr_nonnull(strstr(a.why, "half of them or more are silent"));
+    ck_assert_int_eq(a.rounds, 1);
+}
+END_TEST
+
+START_TEST(who_hears_its_nodes_again_goes_on) {
+    pass_to(100000 + LEASE);
+    ck_assert(look().lacks_majority);
+    join_again(&a);
+    join(&b, 2);
+    ck_assert(!look().lacks_majority);
+    ck_assert_int_eq(coordinator_hear_epoch(c, now), COORDINATOR_SERVES);
+}
+END_TEST
+
+START_TEST(processes_that_have_ended_elect_no_heir) {
+    coordinator_lost(c, now, b.seat, "its connection was closed");
+    coordinator_lost(c, now, d.seat, "its connection was closed");
+    ck_assert(!look().lacks_majority);
+    join_again(&a);
+    ck_assert_int_eq(a.rounds, 2); /* alone */
+}
+END_TEST
+
+START_TEST(a_node_that_has_abandoned_the_coordinator_has_not_ended) {
+    struct rdzv_message m = {.type = RDZV_ABANDON};
+    m.abandon.why = "it has not answered";
+    for (int i = 0; i < 2; i++) {
+        struct peer *p = i == 0 ? &b : &d;
+        ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+        coordinator_lost(c, now, p->seat, "its connection was closed");
+    }
+    ck_assert(look().lacks_majority);
+}
+END_TEST
+
+START_TEST(an_heir_forms_a_round_with_a_majority_only) {
+    new_coordinator(true);
+    join(&b, 2);
+    pass_to(now + LEASE / 2);
+    ck_assert_int_eq(b.rounds, 1);
+    join(&d, 3);
+    ck_assert_int_eq(b.rounds, 2); /* at once: only the old leader's node is missing */
+    ck_assert_uint_eq(b.round.round, 1);
+    ck_assert_uint_eq(b.round.restart_count, 0);
+    ck_assert_uint_eq(b.round.incarnation, d.join.incarnation);
+}
+END_TEST
+
+START_TEST(an_heir_begins_no_run_of_its_own) {
+    struct peer fresh = {.rounds = 0};
+    new_coordinator(true);
+    join(&fresh, 1);
+    pass_to(now + 10 * LEASE);
+    ck_assert_int_eq(fresh.rounds, 0);
+}
+END_TEST
+
+/* A round is settled when so many nodes of the round before know it that the others are too few to
+ * elect an heir in the name of the round before. Until then no further round forms. */
+START_TEST(no_round_forms_before_the_last_one_is_settled) {
+    beat(&a);
+    ck_assert_uint_eq(a.settled, 1); /* the first round: there was none before it */
+    coordinator_lost(c, now, d.seat, "its connection was closed");
+    join(&d, 3);
+    join_again(&a);
+    join_again(&b);
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert_uint_eq(a.round.before_seen, 1);
+    ck_assert_uint_eq(a.round.before_size, 3);
+    coordinator_lost(c, now, d.seat, "its connection was closed");
+    join_again(&a); /* JOIN names the round, and so shows that a knows it */
+    ck_assert_uint_eq(look().next_round, 2);
+    join_again(&b);
+    ck_assert_int_eq(a.rounds, 3);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("succession");
+    TCase *t = tcase_create("rules");
+    tcase_add_test(t, heirs_are_read_as_they_were_written);
+    tcase_add_test(t, malformed_heirs_are_left_out);
+    tcase_add_test(t, a_coordinator_decides_while_no_other_one_can_win);
+    tcase_add_test(t, an_heir_needs_more_than_half_and_half_is_enough_to_stay);
+    tcase_add_test(t, nodes_that_have_ended_elect_nobody);
+    tcase_add_test(t, after_the_end_of_the_process_an_heir_serves_at_once);
+    tcase_add_test(t, a_silent_coordinator_is_given_five_quarters_of_a_lease);
+    tcase_add_test(t, the_search_ends_four_leases_after_it_began);
+    tcase_add_test(t, without_heirs_nothing_is_searched);
+    suite_add_tcase(s, t);
+    t = tcase_create("coordinator");
+    tcase_add_checked_fixture(t, setup, finish);
+    tcase_add_test(t, round_names_the_heirs);
+    tcase_add_test(t, who_hears_too_few_stops_its_round_before_an_heir_begins_one);
+    tcase_add_test(t, who_hears_only_itself_stops_and_sends_its_nodes_away);
+    tcase_add_test(t, without_the_majority_the_job_ends_and_says_why);
+    tcase_add_test(t, who_hears_its_nodes_again_goes_on);
+    tcase_add_test(t, processes_that_have_ended_elect_no_heir);
+    tcase_add_test(t, a_node_that_has_abandoned_the_coordinator_has_not_ended);
+    tcase_add_test(t, an_heir_forms_a_round_with_a_majority_only);
+    tcase_add_test(t, an_heir_begins_no_run_of_its_own);
+    tcase_add_test(t, no_round_forms_before_the_last_one_is_settled);
+    suite_add_tcase(s, t);
+    return run_suite(s);
+}
