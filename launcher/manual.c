@@ -41,7 +41,7 @@ static const char man_tail[] =
     "close_timeout (30), change_notice (30), heartbeat_timeout (5), keep_alive_interval (5),\n"
     "read_timeout (60), stop_limit (the grace plus 5), coordinator_wait (60 with crun-agent,\n"
     "else 0). A count:\n"
-    "keep_alive_max_attempt (3). True or false: is_host.\n"
+    "keep_alive_max_attempt (3). True or false: is_host, keep_coordinator.\n"
     ".SH ENVIRONMENT\n"
     ".TP\n"
     ".B PET_<NAME>\n"

@@ -333,8 +333,7 @@ START_TEST(who_hears_only_itself_stops_and_sends_its_nodes_away) {
     ck_assert_int_eq(a.stops, 0);
     pass_to(100000 + LEASE);
     ck_assert_int_eq(a.stops, 1);
-    /* an heir begins a quarter of a lease later */
-    ck_assert_int_eq(a.stop_limit_ms, LEASE / 8 + 1);
+    ck_assert_int_eq(a.stop_limit_ms, LEASE / 8 + 1); /* an heir begins an eighth later */
     ck_assert(look().lacks_majority);
     join_again(&a);
     for (int64_t t = now; t < 100000 + 3 * LEASE + 100; t += 2500) {
