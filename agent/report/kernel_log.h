@@ -43,7 +43,7 @@ bool kernel_log_is_readable(const struct kernel_log *log);
  * has written so far. *log must be zero before the first call. */
 void kernel_log_begin(struct kernel_log *log);
 /* Adds the lines that the kernel has written since the last call, or since kernel_log_begin(). A
- * kernel's log has thousands of lines, so that reading all of them at each failure would take longer
+ * kernel's log has thousands of lines, so reading all of them at each failure would take longer
  * than a restart. */
 void kernel_log_read(struct kernel_log *log);
 void kernel_log_close(struct kernel_log *log);
