@@ -48,9 +48,15 @@ static int fail_round_is_over(uint64_t steps) {
                    (unsigned long long) steps);
 }
 
+/* Returns whether the round is over without notice. The agent sets `over` in the page before it
+ * sends the packet OVER, so that crunrt_wait_for_round_end() may return before the packet comes. */
+static bool is_over(const struct worker_channel *c) {
+    return c->round.is_over || (c->page != NULL && atomic_load(&c->page->over) != 0);
+}
+
 static int step_with_news(struct worker_channel *c, crunrt_change *change) {
     worker_channel_read_all(c);
-    if (c->round.is_over) return fail_round_is_over(c->round.steps);
+    if (is_over(c)) return fail_round_is_over(c->round.steps);
     if (c->page == NULL || !round_state_must_stop(&c->round)) return 0;
     atomic_store(&c->page->stopped_for, c->round.change.id);
     describe_change(&c->round, change);
@@ -72,7 +78,7 @@ int crunrt_step_count(crunrt *rt) {
      * sees the new bell, or the agent sees the new step. */
     atomic_store(&c->page->step, c->round.steps);
     bool has_news = atomic_load(&c->page->bell) != c->bell_seen;
-    return has_news || c->round.stop_at != 0 || c->round.is_over;
+    return has_news || c->round.stop_at != 0 || is_over(c);
 }
 
 int crunrt_step_settle(crunrt *rt, crunrt_change *change) {
