@@ -410,8 +410,13 @@ def test_a_wrong_certificate_or_password_is_said(tmp):
         good = cluster.conf()
         end = refused(cast, cluster, "protocol=https", f"ca_cert={stranger.cert}")
         assert "certificate" in end, end
-        end = refused(cast, cluster, "protocol=https", f"ca_cert={cluster.authority.cert}")
-        assert "alert" in end or "certificate" in end, end  # etcd demands the client's certificate
+        # etcd demands the client's certificate: it sends an alert and closes the connection. If
+        # libcurl meets the close before it has read the alert, it knows only of a poll error.
+        for _ in range(5):
+            end = refused(cast, cluster, "protocol=https", f"ca_cert={cluster.authority.cert}")
+            if "select/poll returned error" not in end:
+                break
+        assert "alert" in end or "certificate" in end, end
         cluster.demand_users("trainer", "secret")
         assert "user name is empty" in refused(cast, cluster, *good)
         end = refused(cast, cluster, *good, "user=trainer", f"password_file={tmp / 'password'}")
