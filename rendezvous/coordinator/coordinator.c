@@ -97,6 +97,7 @@ void coordinator_enter(struct coordinator *c, enum coordinator_phase next, const
 void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char *why) {
     coordinator_enter(c, COORDINATOR_FORMING, why);
     c->forming_ms = now_ms;
+    c->gave_up = 0;
     c->last_call_ms = COORDINATOR_NEVER;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
 }

@@ -195,6 +195,7 @@ struct coordinator {
     /* join_timeout counts from this time: when the phase FORMING began, or, if that was later, when
      * the last node had stopped its workers */
     int64_t forming_ms;
+    uint32_t gave_up; /* number of nodes whose join_timeout has passed since forming_ms */
     /* true: a node was still stopping its workers when coordinator_reconcile_forming() last ran */
     bool had_stopping;
     /* end of the last call; COORDINATOR_NEVER while there are fewer than min_nodes */

@@ -916,6 +916,21 @@ START_TEST(a_timeout_names_the_nodes_that_came) {
 }
 END_TEST
 
+START_TEST(a_timeout_counts_the_nodes_that_gave_up_before) {
+    struct peer a = {0}, b = {0};
+    setup(3, 3, 0);
+    defaults.join_timeout_ms = 3000;
+    join(&a, "alpha");
+    pass(2);
+    join(&b, "beta");
+    pass(2998);
+    ck_assert_ptr_nonnull(strstr(a.why, "2 of at least 3 nodes came: alpha, beta; "));
+    pass(2);
+    ck_assert_ptr_nonnull(
+        strstr(b.why, "2 of at least 3 nodes came: beta, and 1 that gave up before; "));
+}
+END_TEST
+
 START_TEST(a_slow_stop_does_not_time_the_others_out) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 1);
@@ -2049,6 +2064,7 @@ int main(void) {
     tcase_add_test(t, success_needs_all_nodes_and_is_sent_to_spares);
     tcase_add_test(t, a_late_node_waits_while_the_job_ends_well);
     tcase_add_test(t, a_timeout_names_the_nodes_that_came);
+    tcase_add_test(t, a_timeout_counts_the_nodes_that_gave_up_before);
     tcase_add_test(t, a_slow_stop_does_not_time_the_others_out);
     tcase_add_test(t, a_node_that_cannot_stop_its_workers_is_sent_away);
     tcase_add_test(t, a_node_has_its_own_limit_for_stopping_its_workers);
