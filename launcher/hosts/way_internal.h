@@ -7,8 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The ways, in the order in which they are tried. HOSTS_BY_NAME is left out if crun may be copied.
- */
+/* The ways, in the order of the tries. HOSTS_BY_NAME is not tried if crun may be copied. */
 enum hosts_way {
     HOSTS_SAME_PATH, /* the path of the starter's crun */
     HOSTS_BY_NAME,   /* "crun", found by the PATH of the host's shell */

@@ -82,8 +82,9 @@ START_TEST(test_a_restart) {
 }
 END_TEST
 
-/* How much of a round's time counts as work depends on the sign from which the end of the first
- * step is known: none yet, output, or a step. */
+/* How much of a round's time counts as work depends on what is known of its first step: nothing
+ * (all is work), that it is not over yet (nothing is work), or when it was over, by output or a
+ * step. */
 START_TEST(test_signs_of_the_first_step) {
     const struct {
         enum ledger_sign sign;
@@ -150,7 +151,7 @@ START_TEST(test_only_the_first_cause_counts) {
 }
 END_TEST
 
-/* Reading the ledger while the job runs counts the time until now, and does not change the ledger.
+/* Reading the ledger while the job runs counts the time until now. It does not change the ledger.
  */
 START_TEST(test_reading_changes_nothing) {
     struct ledger now;

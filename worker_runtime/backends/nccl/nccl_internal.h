@@ -110,9 +110,10 @@ int wait_for_comm(struct nccl_state *s, const struct backend_store *store, const
  * reason of the abort. Only the group's thread calls this. */
 int look_at_comm(struct nccl_state *s, const char *phase, struct cr_error *err);
 
-/* The overseer calls this in place of look_at_comm(). If the group's thread is in a call of NCCL
- * with the communicator, returns 0 at once, because NCCL allows only one thread at a time to use a
- * communicator. Otherwise does what look_at_comm() does. */
+/* The overseer calls this in place of look_at_comm(). Returns 0 at once if there is no
+ * communicator, if it is being aborted, or if the group's thread is in a call of NCCL with it,
+ * because NCCL allows only one thread at a time to use a communicator. Otherwise does what
+ * look_at_comm() does. */
 int inspect_comm(struct nccl_state *s, const char *phase, struct cr_error *err);
 
 /* ---- nccl_launch.c: operations on the stream ---- */
@@ -228,8 +229,7 @@ void repair_group_depth(const struct nccl_api *api);
 
 /* ---- nccl_end.c ---- */
 
-/* Returns true from the moment when the communicator of `s` is made until it is aborted or ended.
- */
+/* Returns true after the communicator of `s` is made, until it is aborted or ended. */
 bool has_comm(struct nccl_state *s);
 
 /* Call this when the communicator of `s` is connected. After this call, an abort of any connected

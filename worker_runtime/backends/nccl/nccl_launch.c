@@ -500,8 +500,7 @@ int nccl_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     return rc;
 }
 
-/* Does not change the thread's capture mode, because CUDA allows cuStreamWaitEvent() in every one.
- */
+/* Does not change the thread's capture mode: CUDA allows cuStreamWaitEvent() in every mode. */
 int nccl_wait_stream(void *arg, void *stream, struct cr_error *err) {
     struct nccl_work *w = arg;
     struct nccl_state *s = w->launch->s;
