@@ -970,7 +970,8 @@ START_TEST(a_node_that_cannot_stop_its_workers_is_sent_away) {
 }
 END_TEST
 
-/* Each node has its own limit. b cannot kill its workers; a's grace is longer than b's. */
+/* Each node has its own time limit to stop: the grace of a is longer than that of b, and b cannot
+ * kill its workers. */
 START_TEST(a_node_has_its_own_limit_for_stopping_its_workers) {
     struct peer a = {0}, b = {0}, spare = {0};
     setup(2, 2, 1);
@@ -1349,7 +1350,7 @@ END_TEST
 START_TEST(a_new_coordinator_takes_over_the_run_of_its_nodes) {
     struct peer fresh = {0}, a = {0}, again = {0};
     setup(2, 2, 5);
-    join(&fresh, "new"); /* the coordinator draws incarnation 101, which a node's own replaces */
+    join(&fresh, "new"); /* the coordinator draws incarnation 101; 9, from node a, replaces it */
     struct rdzv_join j = remember("a", 77, 9, 30, 3);
     join_as(&a, &j);
     pass_with_beats(17000, &a, &fresh);
@@ -1799,7 +1800,7 @@ START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
     say(&b, RDZV_SUCCEEDED, 0); /* sent before b has received CHANGE */
     ck_assert_uint_eq(a.at.step, 6);
     ck_assert_int_eq(b.sets, 0);
-    say(&a, RDZV_SUCCEEDED, 0); /* a's workers have completed the program before the agreed step */
+    say(&a, RDZV_SUCCEEDED, 0); /* a's workers end with success before the agreed step */
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
     ck_assert_uint_eq(d.outcome, RENDEZVOUS_SUCCEEDED);
 }
