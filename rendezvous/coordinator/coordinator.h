@@ -111,7 +111,8 @@ void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_
 
 /* Call this if the connection of a node was reset or has timed out, and the protocol version of the
  * connection has RESUME. If the node is in a round, its seat is suspended until the node resumes or
- * its lease ends. If the node is not in a round, this does what coordinator_lost() does. */
+ * its lease ends. If the node is not in a round, its seat is freed, but its process does not
+ * count as ended, so it may elect an heir. */
 void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                          const char *why);
 

@@ -151,8 +151,9 @@ struct coordinator_seat {
     bool was_in;          /* true: the node was in the last round; set by choose_seats() */
     uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
     bool is_ended;        /* true: the node's process has ended, or takes no part any more */
-    bool abandons;        /* true: the node has sent ABANDON, so the end of its connection does not
-                           * mean that its process has ended */
+    bool abandons;        /* true: the node has sent ABANDON, its connection was reset, or its lease
+                           * is over, so the end of its connection does not mean that its process
+                           * has ended */
     /* time of the check that found the lease over (limits.c); COORDINATOR_NEVER = none has */
     int64_t suspected_ms;
 };

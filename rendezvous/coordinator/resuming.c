@@ -36,6 +36,8 @@ void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinat
                          const char *why) {
     char name[SEAT_NAME_MAX];
     if (seat->local || !has_place(seat)) {
+        /* the node's process may still run, and join another coordinator */
+        seat->abandons = true;
         coordinator_lost(c, now_ms, seat, why);
         return;
     }

@@ -392,6 +392,23 @@ START_TEST(a_node_that_has_abandoned_the_coordinator_has_not_ended) {
 }
 END_TEST
 
+/* A reset does not show that a process has ended. So two nodes whose connections are reset while
+ * they wait for the next round may elect an heir, and this coordinator may not decide. */
+START_TEST(a_waiting_node_whose_connection_is_reset_has_not_ended) {
+    join(&b, 2); /* on a new connection, so the round is stopped, and the node waits */
+    join(&d, 3);
+    ck_assert(!look().lacks_majority);
+    coordinator_suspend(c, now, b.seat, "connection reset");
+    ck_assert(!look().lacks_majority); /* one node alone is no majority */
+    coordinator_suspend(c, now, d.seat, "connection reset");
+    ck_assert(look().lacks_majority);
+    join_again(&a);
+    ck_assert_int_eq(a.rounds, 1);
+    join(&b, 2);
+    ck_assert(!look().lacks_majority);
+}
+END_TEST
+
 START_TEST(an_heir_forms_a_round_with_a_majority_only) {
     new_coordinator(true);
     join(&b, 2);
@@ -456,6 +473,7 @@ int main(void) {
     tcase_add_test(t, who_hears_its_nodes_again_goes_on);
     tcase_add_test(t, processes_that_have_ended_elect_no_heir);
     tcase_add_test(t, a_node_that_has_abandoned_the_coordinator_has_not_ended);
+    tcase_add_test(t, a_waiting_node_whose_connection_is_reset_has_not_ended);
     tcase_add_test(t, an_heir_forms_a_round_with_a_majority_only);
     tcase_add_test(t, an_heir_begins_no_run_of_its_own);
     tcase_add_test(t, no_round_forms_before_the_last_one_is_settled);
