@@ -25,8 +25,8 @@ static json_t *row_object(const struct inspect_row *row) {
                      row->python, "native", row->native, "note", row->note);
 }
 
-/* Removes the outermost half of a stack. The cut is between two functions, so no character is cut
- * either. */
+/* Removes the outermost half of a stack. The cut is between two functions, so it is never within a
+ * character of several bytes. */
 static void halve(char *stack) {
     size_t len = strlen(stack);
     if (len == 0) return;

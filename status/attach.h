@@ -1,6 +1,6 @@
 /* Fetches snapshots of jobs: from the crun processes of this host, each of which listens at an
- * abstract Unix address for its workers and for this, and from status addresses. The functions
- * block; they need no loop. */
+ * abstract Unix address for its workers and for such requests, and from status addresses. The
+ * functions block; they need no loop. */
 #ifndef STATUS_ATTACH_H
 #define STATUS_ATTACH_H
 

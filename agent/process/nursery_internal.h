@@ -77,8 +77,9 @@ LIST_HEAD(undecided_list, undecided);
  *      │ └──nursery_close──►   │       CLOSING        │
  *      └───────── on_empty ◄───┴──────────────────────┘
  *
- * Nothing is stronger than SIGKILL: a process in an uninterruptible sleep dies when the kernel
- * wakes it. So KILLING ends when no process is left, or when the owner calls nursery_abandon(). */
+ * A process in an uninterruptible sleep dies of SIGKILL only when the kernel wakes it, and no other
+ * signal does more. So KILLING lasts until no process is left, or until the owner calls
+ * nursery_abandon(). */
 #define NURSERY_STATES(X)                                                                          \
     X(OPEN, "open", "workers come and go until nursery_end() or nursery_close()")                  \
     X(ENDING, "ending", "all processes have the signal; limited by the grace")                     \

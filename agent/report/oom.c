@@ -75,8 +75,9 @@ static bool read_v2(uint64_t *count) {
     return folder >= 0 && add_counter(folder, "memory.events", count);
 }
 
-/* The cgroups below the root of the hierarchy, which has the file release_agent, are those of all
- * programs of the machine; so these are left out. */
+/* Adds the counters of cgroup v1. The root of the hierarchy is the cgroup that has the file
+ * release_agent. If this process is in the root, the cgroups below are those of all programs of the
+ * machine, so their counters are left out. */
 static void read_v1(uint64_t *count) {
     int left = CGROUPS_MAX;
     CR_AUTO_FD int folder = open_own("memory");
