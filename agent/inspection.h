@@ -12,7 +12,7 @@ struct inspection;
 
 /* Starts an inspection. `rows` has rank, local_rank, pid and host of each worker; the inspection
  * copies these. on_done runs once on the loop, within INSPECTION_MAX_MS, with the rows filled in as
- * far as possible; the rows are valid until it returns. Returns 0 and stores the inspection in
+ * far as possible; the rows are valid until on_done returns. Returns 0 and stores the inspection in
  * *out. On error returns a negative errno, sets err, and does not run on_done. */
 #define INSPECTION_MAX_MS 6000
 int inspection_start(uv_loop_t *loop, const struct inspect_row *rows, size_t count,

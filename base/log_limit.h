@@ -28,7 +28,7 @@ struct cr_log_limit {
 /* What the caller has to do with a line; the result of cr_log_limit_decide(). */
 struct cr_log_limit_decision {
     bool is_admitted;  /* true: log the line */
-    bool begins;       /* true: log that further lines are only counted */
+    bool begins;       /* true: log that further lines are not logged, only counted */
     uint64_t reported; /* if not 0: first log that this number of lines was not logged */
 };
 

@@ -67,7 +67,7 @@ enum channel_type {
     CHANNEL_SHOWN = 71,
 };
 
-/* The order in a LOOK: what the agent has to do before it sends the snapshot. */
+/* The order in a LOOK packet: what the agent has to do before it sends the snapshot. */
 enum channel_order {
     CHANNEL_ORDER_NONE = 0,
     CHANNEL_ORDER_DUMP = 1,   /* request flight records of all workers */

@@ -39,8 +39,8 @@ static void add_stack(struct item *item, const char *stack) {
     }
 }
 
-/* Returns the place in the kernel by which the row is compared with others; "" if it is not
- * compared by that. It is not if a stack is known and the thread runs or sleeps: a thread that
+/* Returns the place in the kernel by which the row is compared with others; "" if the place is not
+ * compared. It is not compared if a stack is known and the thread runs or sleeps: a thread that
  * waits in a short loop is seen now in the kernel and now outside of it. */
 static const char *kernel_word(const struct inspect_row *row) {
     bool has_stack = row->python[0] != '\0' || row->native[0] != '\0';
@@ -149,8 +149,8 @@ static size_t make_groups(const struct item *items, size_t count, struct inspect
     return n;
 }
 
-/* Copies the rows to `out` in the order of the groups, and sets each group's `first` to the place
- * there. */
+/* Copies the rows to `out` in the order of the groups, and sets each group's `first` to its index
+ * in `out`. */
 static void place_rows(const struct item *items, struct inspect_group *groups, size_t group_count,
                        struct inspect_row *out) {
     size_t n = 0;

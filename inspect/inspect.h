@@ -54,9 +54,9 @@ struct inspect_group {
  * *group_count. Returns 0 or -ENOMEM.
  *
  * The majority is found from the outermost function inwards: where more than half of the rows that
- * have come so far agree on the next function, they stay in the majority and the others leave it.
- * So a rank that loads data differs although the other ranks are at different places inside of the
- * same collective operation. */
+ * are still in the majority agree on the next function, these stay in the majority and the others
+ * leave it. So a rank that loads data differs from the majority although the other ranks are at
+ * different places inside of the same collective operation. */
 int inspect_fold(struct inspect_row *rows, size_t count, struct inspect_group **groups,
                  size_t *group_count);
 

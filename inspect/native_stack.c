@@ -138,8 +138,8 @@ static int on_frame(Dwfl_Frame *frame, void *arg) {
     bool is_activation;
     char name[512];
     if (w->frames++ >= FRAMES_MAX || !dw.frame_pc(frame, &pc, &is_activation)) return 1;
-    /* pc is a return address, which can belong to the next function in memory; pc - 1 is in the
-     * call */
+    /* in all frames but the innermost one, pc is a return address, which can belong to the next
+     * function in memory; pc - 1 lies in the call */
     if (!is_activation) pc--;
     Dwfl_Module *module = dw.module_at(w->dwfl, pc);
     const char *path = module == NULL ? NULL
@@ -191,8 +191,7 @@ static bool stop_thread(struct inspect_row *row) {
     }
     if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0 && wait_stopped(tid)) return true;
     inspect_note(row, "native stack: the process does not stop; it is inside of the kernel");
-    return false; /* no detaching: this process soon ends, and then the kernel lets the thread run
-                   * on */
+    return false; /* this process ends soon, and then the kernel lets the thread go on */
 }
 
 static void read_frames(struct inspect_row *row) {

@@ -217,8 +217,8 @@ void guard_wait(struct nursery *n);    /* waits until the killed warden is dead 
 
 /* ---- stuck.c ---- */
 
-/* Calls on_stuck for each process that still lives although it got SIGKILL. Returns how many there
- * are. */
+/* Calls on_stuck for each process that still lives although it got SIGKILL, since_ms ms ago.
+ * Returns the number of these processes. */
 unsigned stuck_report(struct nursery *n, int64_t since_ms);
 
 /* ---- deaths.c ---- */

@@ -18,8 +18,7 @@ struct warden_roster {
      * not set a later time before; CR_FOREVER if there is no such time. The launcher sets it with
      * warden_set_fence(). */
     int64_t fence_ms;
-    /* the warden sets it to true when it ends workers at the fence; the launcher sets it to
-     * false */
+    /* set to true by the warden when it ends workers at the fence, to false by the launcher */
     bool fenced;
     pid_t deputy; /* the warden's deputy; 0 if there is none; the warden sets it */
     /* [i]: the pid of a living worker, which is also the number of its Unix session; or 0 if the
@@ -49,8 +48,8 @@ void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fe
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
                  struct warden_roster *roster);
 
-/* Call this when the nursery has no processes left, and call warden_wait() after it. Kills the
- * warden and makes its deputy exit. */
+/* Kills the warden and makes its deputy exit. Call this when the nursery has no processes left, and
+ * then call warden_wait(). */
 void warden_kill(struct warden *w);
 
 /* Makes the warden end all processes of the nursery that are left, and then exit. After this call

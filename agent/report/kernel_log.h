@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define KERNEL_LOG_LINES_MAX 16  /* most lines that are kept; the newest ones */
+#define KERNEL_LOG_LINES_MAX 16  /* most lines that are kept; older ones are dropped */
 #define KERNEL_LOG_LINE_MAX  320 /* bytes of a line with its NUL; a longer line is cut */
 
 enum kernel_log_kind {
@@ -27,7 +27,7 @@ struct kernel_log_line {
 
 struct kernel_log {
     int fd;         /* /dev/kmsg; -1 if it is not open */
-    bool was_tried; /* true if /dev/kmsg was opened or cannot be opened */
+    bool was_tried; /* true if /dev/kmsg was opened, or cannot be opened */
     size_t count;
     struct kernel_log_line lines[KERNEL_LOG_LINES_MAX];
 };

@@ -100,8 +100,7 @@ static void take_round(struct ledger *l, const struct ledger_event *e, int64_t n
 
 static void take_sign(struct ledger *l, const struct ledger_event *e, int64_t now_ns) {
     struct ledger_row *row = current(l);
-    if (e->sign < row->sign) return; /* the signs are sorted from the least exact to the most exact
-                                      * one */
+    if (e->sign < row->sign) return; /* a less exact sign does not replace an exact one */
     row->sign = e->sign;
     l->first_step_ns = within(e->since_ns, l->since_ns, now_ns);
 }

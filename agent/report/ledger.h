@@ -44,7 +44,7 @@
     C(PREEMPTION, "preemption")                                                                    \
     C(MAINTENANCE, "maintenance")                                                                  \
     C(SIGNAL, "signal")                       /* the launcher received a signal */                 \
-    C(END, "end")                             /* the job was over: its last processes end */
+    C(END, "end")                             /* the job was over, and the last processes end */
 
 /* S(NAME, word): how the ledger knows of the first step of a round */
 #define LEDGER_SIGNS(S)                                                                            \

@@ -18,8 +18,7 @@ struct verdict_json {
     int64_t group_rank, round; /* -1 if the node was in no round */
     uint32_t restarts, max_restarts;
     const struct failures *failures;
-    const struct verdict_worker *workers; /* [worker_count]: this node's workers, with the
-                                           * victims */
+    const struct verdict_worker *workers; /* [worker_count]: all workers of this node */
     size_t worker_count;
     const char *inspection; /* lines of text */
     const struct kernel_log *kernel;

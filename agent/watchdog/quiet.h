@@ -19,7 +19,7 @@ struct quiet {
     size_t workers;
     int64_t *cpu_ms;     /* [workers]: processor time of each worker in the last sample */
     uint64_t output;     /* bytes that the workers had written in the last sample */
-    int64_t sampled_ms;  /* time of the last sample (ms, monotonic clock); -1 before it */
+    int64_t sampled_ms;  /* time of the last sample (ms, monotonic clock); -1 if none */
     int64_t since_ms;    /* time since which there was no activity */
 };
 
