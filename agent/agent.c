@@ -517,8 +517,9 @@ static int open_status(struct agent *a, struct cr_error *err) {
 
 /* ---- events of processes, passed to the node ---- */
 
-/* Requests an inquiry if the round's first failure on this node is that of a worker that was
- * waiting in an operation of a process group: another rank may be the cause. */
+/* Requests an inquiry if the worker that has ended is the first one of this node that failed in
+ * this round, and was waiting in an operation of a process group: then another rank, which has not
+ * entered the operation, may be the cause. */
 static void inquire_after(struct agent *a, uint32_t local_rank, const struct worker_exit *how) {
     struct progress groups[CHANNEL_GROUPS_MAX];
     bool is_first = a->node.group.state == GROUP_RUNNING && a->node.group.failures == 0;

@@ -37,8 +37,8 @@ void history_worker_ended(struct history *h, uint32_t local_rank, const struct w
  * workers that have failed. If it is 0, `cause` is the reason to stop; otherwise `cause` is
  * ignored. Only the first call in a round has an effect. */
 void history_broken(struct history *h, uint32_t failures, enum ledger_cause cause);
-void history_done(struct history *h);  /* all workers of this node have ended well */
-void history_gone(struct history *h);  /* no process of the round is left */
+void history_done(struct history *h);  /* call this when all workers of this node have ended well */
+void history_gone(struct history *h);  /* call this when no process of the round is left */
 /* Ends the ledger, and writes it to the event log with the outcome of the job, one word. */
 void history_end(struct history *h, const char *outcome);
 

@@ -116,7 +116,8 @@ static void find_majority(struct item *items, size_t count) {
 static int compare_facts(const struct inspect_row *a, const struct inspect_row *b) {
     int order = strcmp(a->operation, b->operation);
     if (order == 0) order = strcmp(a->python, b->python);
-    /* below Python, the machine code of equal rows may be at slightly different places */
+    /* if the Python stacks are equal, the native ones are not compared: below the same Python
+     * function, they may still differ a little */
     if (order == 0 && a->python[0] == '\0') order = strcmp(a->native, b->native);
     if (order == 0) order = strcmp(kernel_word(a), kernel_word(b));
     if (order == 0) order = strcmp(a->note, b->note);

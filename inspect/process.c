@@ -111,8 +111,8 @@ static void describe_fd(int64_t pid, unsigned long long fd, char *out, size_t ca
     if (n <= 0) return;
     target[n] = '\0';
     if (strncmp(target, "anon_inode:", 11) == 0) return;
-    /* the number of a pipe or socket is different in each process, so that equal rows would
-     * differ */
+    /* cut the number of a pipe or socket: it is different in each process, so no two rows would be
+     * equal */
     char *number = strstr(target, ":[");
     if (number != NULL) *number = '\0';
     size_t len = (size_t) snprintf(out, cap, number != NULL ? " of a " : " of ");

@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STALE_MIN_S 5.0 /* a rank is stale if its last step is longer ago than this, in s, and
-                         * longer */
-#define STALE_STEPS 5.0 /* ago than this many average steps of the slowest rank */
+#define STALE_MIN_S 5.0 /* a rank is stale if its last step is more than this many s ago, and */
+#define STALE_STEPS 5.0 /* more than this many average steps of the slowest rank ago */
 
 /* What the ranks of a job have in common. */
 struct pace {

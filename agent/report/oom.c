@@ -41,7 +41,8 @@ static bool add_counter(int folder, const char *file, uint64_t *count) {
     return found;
 }
 
-/* Adds the counters of all cgroups below the folder, at most *left of them. */
+/* Adds the counters of the cgroups below the folder: those of `depth` levels, and at most *left of
+ * them. Subtracts the number of these cgroups from *left. */
 static void add_below(int folder, const char *file, int depth, int *left, uint64_t *count) {
     int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = copy < 0 ? NULL : fdopendir(copy);

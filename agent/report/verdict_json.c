@@ -166,7 +166,7 @@ int verdict_json_write(const struct verdict_json *v, const char *path) {
     int rc = data == NULL || temporary == NULL ? -ENOMEM : 0;
     if (rc == 0) {
         size_t len = strlen(data);
-        data[len] = '\n'; /* in place of the NUL, which is not written */
+        data[len] = '\n'; /* the newline replaces the NUL, which is not written */
         rc = write_all(temporary, data, len + 1);
     }
     if (rc == 0 && rename(temporary, path) < 0) rc = -errno;
