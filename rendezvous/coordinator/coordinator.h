@@ -126,7 +126,7 @@ int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER if ther
 
 /* Sends an operator's order to the nodes on the host what->host; if what->host is "", to all nodes.
  * The order is ASK_DUMP if what->kind is 0, else ASK_NOTICE, which each node answers with NOTICE.
- * ASK_DUMP also begins an inquiry; the action on_behind gets its result after about a second.
+ * ASK_DUMP also begins an inquiry; the action on_behind gets its result within about a second.
  * Returns how many nodes the order is for. Nodes without a connection are counted, but do not get
  * the order. */
 uint32_t coordinator_operate(struct coordinator *c, int64_t now_ms,

@@ -108,8 +108,7 @@ static void send_nodes(struct host_job *job, struct host_peer *peer, uint64_t ro
 void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store) {
     struct host_job *job = arg;
     cr_network_list_sort(&job->admitted); /* also removes duplicates */
-    /* that node gets the addresses even if its store serves everybody: its own options decide
-     * that */
+    /* the node's own options say whether its store serves only these addresses */
     if (has_store) send_nodes(job, peer, round);
     if (has_store || job->space == NULL) return;
     int rc = host_guard_add(&job->host->guard, &job->admitted);

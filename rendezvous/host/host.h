@@ -157,7 +157,7 @@ int store_offer_admit(struct store_offer *o, uint32_t part, const char *addresse
 int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err);
 /* Call this when a round begins; at that time all workers of the previous round are gone. `port` is
  * the port of the round's store if this node has group rank 0, else 0. If the offered store has
- * this port, it stays open until the next call, and from now on serves the nodes that
+ * this port, that store stays open until the next call, and from now on serves the nodes that
  * store_offer_admit() has named; all other stores of the offer are closed. `knows_nodes` is false
  * if the coordinator is too old to name the nodes of the round; then the store serves everybody. */
 void store_offer_settle(struct store_offer *o, uint16_t port, bool knows_nodes);

@@ -171,7 +171,7 @@ static bool may_resume(const struct host_job *job) {
  * each event of the host grows with the number of its jobs. */
 #define JOBS_MAX             4096
 #define JOBS_MAX_IN_LAUNCHER 64
-#define SHARE_OF_ADDRESS     4 /* nodes of one address may make this fraction of them */
+#define SHARE_OF_ADDRESS     4 /* the nodes of one address may make a quarter of these jobs */
 
 static bool is_own_job(const struct host_job *job) {
     static const struct cr_ip none;

@@ -50,8 +50,8 @@ static void refuse_plain(struct host_peer *peer) {
 }
 
 /* Call this when the tunnel of a peer has failed. If somebody on the way has changed bytes of an
- * authenticated connection, or if memory is short, the connection is reset. The reset tells the node
- * that this process has not ended. The node keeps its seat until its lease is over, and may
+ * authenticated connection, or if memory is short, the connection is reset. The reset tells the
+ * node that this process has not ended. The node keeps its seat until its lease is over, and may
  * resume. */
 static void refuse(struct host_peer *peer) {
     enum secure_failure why = secure_tunnel_failure(peer->tunnel);
