@@ -102,7 +102,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
-    s->abandons = true; /* its process may still run, and have another coordinator */
+    s->abandons = true; /* the node's process may still run, with another coordinator */
     coordinator_lost(c, now_ms, s, why);
 }
 
