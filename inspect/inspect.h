@@ -43,8 +43,8 @@ void inspect_row_init(struct inspect_row *row, int64_t pid);
 struct inspect_group {
     size_t first;   /* index in `rows` of the row with the smallest rank */
     size_t count;   /* number of rows in the group */
-    /* number of functions, from the outermost one, that the rows of the group share with the
-     * majority; SIZE_MAX if the group belongs to the majority */
+    /* how many functions of their stacks, from the outermost one on, these rows share with the
+     * rows of the largest set; SIZE_MAX if this is the largest set */
     size_t shared;
 };
 

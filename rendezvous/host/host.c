@@ -17,10 +17,11 @@ int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_n
 
 /* ---- the log ---- */
 
-/* Most log lines of the level info in 10 s: in a large job, each node that joins causes one. */
+/* Maximum number of log lines of the level info in 10 s. It is large, because each node that joins
+ * causes one. */
 #define INFOS_MAX 1000
-/* Most log lines in 10 s about peers that could not authenticate. Anybody can cause such lines, and
- * they are alike. */
+/* Maximum number of log lines in 10 s about peers that could not authenticate. Anybody can cause
+ * such lines, and they are alike. */
 #define REFUSALS_MAX 3
 
 void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text) {

@@ -248,8 +248,8 @@ struct sim_node {
     /* time at which the launcher died, was cut off or was told to end; CR_FOREVER if none of these
      * has happened */
     int64_t gone_at;
-    bool ends_in_pieces; /* true if the node is being ended by separate signals: one to a worker,
-                          * one to the launcher */
+    bool ends_in_pieces; /* true if somebody ends the node by two signals: the first one ends one
+                          * of its workers, the second one its launcher */
     bool failed_told, gave_notice;
     int64_t notice_until;
     /* the step that the node has answered to the announced change; -1 if none of its workers counts
@@ -403,7 +403,8 @@ struct host *host_of_heir(struct sim_node *n);
 void host_open_heir(struct host *h);
 /* Call this when the host's node takes over: the host serves nodes from now on. */
 void host_lead(struct host *h, uint64_t epoch);
-/* Tells the host that the host of the node `leader` leads the job with this epoch. */
+/* Passes this message to `h`: the coordinator in the process of node `leader` leads the job now,
+ * with this epoch. */
 void host_follow(struct host *h, uint64_t epoch, int leader);
 void host_knock(struct host *h);
 void host_retire(struct host *h);
@@ -457,8 +458,9 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id);
 void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out);
 
 void workers_die_with_agent(struct sim_node *n, bool silently);
-/* After `in` ms, ends one worker of the node by a signal that the agent has not sent, as when
- * somebody ends the whole node. Some workers of other nodes fail soon after that. */
+/* After `in` ms, ends one worker of the node by a signal that the agent has not sent. This is what
+ * the agent sees first if somebody kills all processes of a node one by one. Some workers of other
+ * nodes fail soon after that. */
 void workers_kill_one(struct sim_node *n, int64_t in);
 /* Call this when node `n` ends. Some workers of the other nodes in the round then fail after a
  * while, because the workers of `n` no longer answer them. */

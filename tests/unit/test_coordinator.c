@@ -685,7 +685,8 @@ START_TEST(a_late_node_causes_a_round_and_costs_no_restart) {
     ck_assert_int_eq(a.stops, 1);
     say(&a, RDZV_JOIN, 0);
     ck_assert_int_eq(a.rounds, 2);
-    /* Node a keeps its group rank, although its host name "b" sorts after "a". */
+    /* The node of peer a keeps its group rank 0, although its host is named "b" and that of the
+     * other node "a". */
     ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
     ck_assert_uint_eq(a.round.restart_count, 0);
