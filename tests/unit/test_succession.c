@@ -450,6 +450,38 @@ START_TEST(no_round_forms_before_the_last_one_is_settled) {
 }
 END_TEST
 
+/* The endpoint's launcher was started again. It hears a majority of the earlier round, but not of
+ * the round before, which is not settled; so it may not decide, and its nodes leave it. It has
+ * formed no round, so it forgets them: new nodes that come later begin a run of their own. */
+START_TEST(a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_away) {
+    struct peer fresh = {.rounds = 0};
+    new_coordinator(false);
+    for (int i = 0; i < 2; i++) {
+        struct peer *p = i == 0 ? &b : &d;
+        p->join.rounds_seen = 2;
+        p->join.before_seen = 1;
+        p->join.before_size = 3; /* before_place is 0: in no earlier round */
+        join(p, i == 0 ? 2 : 3);
+    }
+    ck_assert(look().lacks_majority);
+    for (int64_t t = now; t < 100000 + 2 * LEASE; t += 2500) {
+        pass_to(t);
+        beat(&b);
+        beat(&d);
+    }
+    pass_to(100000 + 2 * LEASE);
+    ck_assert_int_eq(b.hung_up + d.hung_up, 2);
+    ck_assert_int_eq(b.rounds + d.rounds, 2);
+    join(&fresh, 1);
+    for (int i = 0; i < 13 && fresh.rounds == 0; i++) { /* the last call takes 30 s */
+        pass_to(now + 2500);
+        beat(&fresh);
+    }
+    ck_assert_int_eq(fresh.rounds, 1);
+    ck_assert_uint_eq(fresh.round.round, 0);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("succession");
     TCase *t = tcase_create("rules");
@@ -476,6 +508,7 @@ int main(void) {
     tcase_add_test(t, an_heir_forms_a_round_with_a_majority_only);
     tcase_add_test(t, an_heir_begins_no_run_of_its_own);
     tcase_add_test(t, no_round_forms_before_the_last_one_is_settled);
+    tcase_add_test(t, a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_away);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
