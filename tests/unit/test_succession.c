@@ -98,7 +98,7 @@ static struct succession lost(enum rendezvous_loss how, uint32_t own_rank) {
     struct succession s;
     struct rdzv_round r = {.round = 4, .group_rank = own_rank, .leader = 1,
                            .heirs = "1 b 11;2 c 12"};
-    succession_begin_round(&s, &r);
+    succession_begin_round(&s, &r, 7);
     ck_assert(succession_lost(&s, 100000, how, 90000, LEASE));
     return s;
 }
@@ -147,11 +147,27 @@ END_TEST
 START_TEST(without_heirs_nothing_is_searched) {
     struct succession s;
     struct rdzv_round r = {.heirs = ""};
-    succession_begin_round(&s, &r);
+    succession_begin_round(&s, &r, 7);
     ck_assert(succession_lost(&s, 1000, RENDEZVOUS_CLOSED, 1000, LEASE));
     ck_assert(!succession_is_on(&s));
     ck_assert(!succession_takes_over(&s, CR_FOREVER - 1));
     ck_assert_ptr_null(succession_next(&s, 1000));
+}
+END_TEST
+
+/* An old coordinator may have formed round 4 before it was lost, and an heir a round 4 of its own.
+ * A node of the first one that waits at the heir must not take the heir's round for its own. */
+START_TEST(only_the_coordinator_that_formed_the_round_settles_it) {
+    struct succession s;
+    struct rdzv_round r = {.round = 4, .heirs = "1 b 11", .before_seen = 4, .before_size = 3,
+                           .before_place = 2};
+    succession_begin_round(&s, &r, 7);
+    succession_settle(&s, 5, 8); /* the heir's round */
+    ck_assert_uint_eq(s.before_seen, 4);
+    succession_settle(&s, 4, 7); /* the round before */
+    ck_assert_uint_eq(s.before_size, 3);
+    succession_settle(&s, 5, 7);
+    ck_assert_uint_eq(s.before_seen + s.before_size + s.before_place, 0);
 }
 END_TEST
 
@@ -494,6 +510,7 @@ int main(void) {
     tcase_add_test(t, a_silent_coordinator_is_given_five_quarters_of_a_lease);
     tcase_add_test(t, the_search_ends_four_leases_after_it_began);
     tcase_add_test(t, without_heirs_nothing_is_searched);
+    tcase_add_test(t, only_the_coordinator_that_formed_the_round_settles_it);
     suite_add_tcase(s, t);
     t = tcase_create("coordinator");
     tcase_add_checked_fixture(t, setup, finish);
