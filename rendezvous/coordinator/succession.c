@@ -199,18 +199,17 @@ static void majority_is_lost(struct coordinator *c, int64_t now_ms) {
 }
 
 void coordinator_send_away(struct coordinator *c) {
-    bool has_won = c->has_formed || c->succession.now.is_won;
     if (c->seat_count == 0) return;
     coordinator_log(c, CR_LOG_WARN, "closes the connections of its nodes, which may find a "
                     "coordinator that reaches more than half of the nodes");
-    c->stands_by = has_won;
+    c->stands_by = c->has_formed;
     while (c->seat_count > 0) {
         struct coordinator_seat *s = c->seats[0];
         if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
         seat_remove(c, s);
     }
-    /* all that this coordinator knows of the job came from the nodes that it has just sent away */
-    if (!has_won) incarnation_discard(c);
+    /* What this coordinator knows of an earlier one's round came from nodes that are gone now. */
+    if (!c->has_formed) incarnation_discard(c);
 }
 
 /* Returns whether the job is older than this coordinator, and no node of the job's last round has

@@ -491,7 +491,7 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->change = (struct member_change){.id = 0};
     m->notice = (struct member_notice){.is_given = false};
     m->incarnation = r->incarnation;
-    succession_begin_round(&m->succession, r);
+    succession_begin_round(&m->succession, r, m->coordinator);
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);
 }
@@ -585,7 +585,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_BEAT_ACK:
         keep_alive_answered(&m->keep_alive, msg->beat_ack.sent_ms, now_ms);
         if (msg->beat_ack.at_ms > m->heard_at_ms) m->heard_at_ms = msg->beat_ack.at_ms;
-        succession_settle(&m->succession, msg->beat_ack.settled);
+        succession_settle(&m->succession, msg->beat_ack.settled, m->coordinator);
         return 0;
     case RDZV_CHANGE: got_change(m, &msg->change); return 0;
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;

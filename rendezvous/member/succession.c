@@ -16,11 +16,13 @@ void succession_init(struct succession *s) {
                              .until_ms = CR_FOREVER};
 }
 
-void succession_begin_round(struct succession *s, const struct rdzv_round *r) {
+void succession_begin_round(struct succession *s, const struct rdzv_round *r,
+                            uint64_t coordinator) {
     succession_init(s);
     rdzv_heirs_read(r->heirs, &s->heirs);
     s->leader = r->leader;
     s->round = r->round;
+    s->coordinator = coordinator;
     s->before_seen = r->before_seen;
     s->before_size = r->before_size;
     s->before_place = r->before_place;
@@ -29,8 +31,8 @@ void succession_begin_round(struct succession *s, const struct rdzv_round *r) {
     }
 }
 
-void succession_settle(struct succession *s, uint64_t settled) {
-    if (settled != s->round + 1) return;
+void succession_settle(struct succession *s, uint64_t settled, uint64_t coordinator) {
+    if (settled != s->round + 1 || coordinator != s->coordinator) return;
     s->before_seen = 0;
     s->before_size = s->before_place = 0;
 }

@@ -23,6 +23,7 @@ struct succession {
     struct rdzv_heirs heirs; /* of the last round that this node was in */
     uint32_t leader;         /* `leader` in that ROUND */
     uint64_t round;
+    uint64_t coordinator;    /* id of the coordinator that has sent that ROUND */
     /* the fields of these names in the last ROUND (message.h); 0 once that round is settled */
     uint64_t before_seen;
     uint32_t before_size, before_place;
@@ -42,10 +43,13 @@ struct succession {
 
 /* Begins without heirs. */
 void succession_init(struct succession *s);
-/* Call this with each ROUND of this node. */
-void succession_begin_round(struct succession *s, const struct rdzv_round *r);
-/* Call this with the field `settled` of each BEAT_ACK. */
-void succession_settle(struct succession *s, uint64_t settled);
+/* Call this with each ROUND of this node, and the id of the coordinator that has sent it. */
+void succession_begin_round(struct succession *s, const struct rdzv_round *r,
+                            uint64_t coordinator);
+/* Call this with `settled` in each BEAT_ACK, and the id of the coordinator that has sent it. Two
+ * coordinators may each have formed a round of the same number, of which only one gets settled. So
+ * this does nothing if another coordinator has sent this node's ROUND. */
+void succession_settle(struct succession *s, uint64_t settled, uint64_t coordinator);
 /* Call this when the coordinator is lost. heard_ms is the time of the last message from it. Returns
  * true if a new search for a coordinator begins, or if there are no heirs. Returns false if an
  * earlier search goes on, because this node has lost an heir that could not form a round. */

@@ -99,7 +99,7 @@ static struct succession lost(enum rendezvous_loss how, uint32_t own_rank) {
     struct succession s;
     struct rdzv_round r = {.round = 4, .group_rank = own_rank, .leader = 1,
                            .heirs = "1 b 11;2 c 12"};
-    succession_begin_round(&s, &r);
+    succession_begin_round(&s, &r, 7);
     ck_assert(succession_lost(&s, 100000, how, 90000, LEASE));
     return s;
 }
@@ -148,11 +148,27 @@ END_TEST
 START_TEST(without_heirs_nothing_is_searched) {
     struct succession s;
     struct rdzv_round r = {.heirs = ""};
-    succession_begin_round(&s, &r);
+    succession_begin_round(&s, &r, 7);
     ck_assert(succession_lost(&s, 1000, RENDEZVOUS_CLOSED, 1000, LEASE));
     ck_assert(!succession_is_on(&s));
     ck_assert(!succession_takes_over(&s, CR_FOREVER - 1));
     ck_assert_ptr_null(succession_next(&s, 1000));
+}
+END_TEST
+
+/* An old coordinator may have formed round 4 before it was lost, and an heir a round 4 of its own.
+ * A node of the first one that waits at the heir must not take the heir's round for its own. */
+START_TEST(only_the_coordinator_that_formed_the_round_settles_it) {
+    struct succession s;
+    struct rdzv_round r = {.round = 4, .heirs = "1 b 11", .before_seen = 4, .before_size = 3,
+                           .before_place = 2};
+    succession_begin_round(&s, &r, 7);
+    succession_settle(&s, 5, 8); /* the heir's round */
+    ck_assert_uint_eq(s.before_seen, 4);
+    succession_settle(&s, 4, 7); /* the round before */
+    ck_assert_uint_eq(s.before_size, 3);
+    succession_settle(&s, 5, 7);
+    ck_assert_uint_eq(s.before_seen + s.before_size + s.before_place, 0);
 }
 END_TEST
 
@@ -451,6 +467,38 @@ START_TEST(no_round_forms_before_the_last_one_is_settled) {
 }
 END_TEST
 
+/* The endpoint's launcher was started again. It hears a majority of the earlier round, but not of
+ * the round before, which is not settled; so it may not decide, and its nodes leave it. It has
+ * formed no round, so it forgets them: new nodes that come later begin a run of their own. */
+START_TEST(a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_away) {
+    struct peer fresh = {.rounds = 0};
+    new_coordinator(false);
+    for (int i = 0; i < 2; i++) {
+        struct peer *p = i == 0 ? &b : &d;
+        p->join.rounds_seen = 2;
+        p->join.before_seen = 1;
+        p->join.before_size = 3; /* before_place is 0: in no earlier round */
+        join(p, i == 0 ? 2 : 3);
+    }
+    ck_assert(look().lacks_majority);
+    for (int64_t t = now; t < 100000 + 2 * LEASE; t += 2500) {
+        pass_to(t);
+        beat(&b);
+        beat(&d);
+    }
+    pass_to(100000 + 2 * LEASE);
+    ck_assert_int_eq(b.hung_up + d.hung_up, 2);
+    ck_assert_int_eq(b.rounds + d.rounds, 2);
+    join(&fresh, 1);
+    for (int i = 0; i < 13 && fresh.rounds == 0; i++) { /* the last call takes 30 s */
+        pass_to(now + 2500);
+        beat(&fresh);
+    }
+    ck_assert_int_eq(fresh.rounds, 1);
+    ck_assert_uint_eq(fresh.round.round, 0);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("succession");
     TCase *t = tcase_create("rules");
@@ -463,6 +511,7 @@ int main(void) {
     tcase_add_test(t, a_silent_coordinator_is_given_five_quarters_of_a_lease);
     tcase_add_test(t, the_search_ends_four_leases_after_it_began);
     tcase_add_test(t, without_heirs_nothing_is_searched);
+    tcase_add_test(t, only_the_coordinator_that_formed_the_round_settles_it);
     suite_add_tcase(s, t);
     t = tcase_create("coordinator");
     tcase_add_checked_fixture(t, setup, finish);
@@ -477,6 +526,7 @@ int main(void) {
     tcase_add_test(t, an_heir_forms_a_round_with_a_majority_only);
     tcase_add_test(t, an_heir_begins_no_run_of_its_own);
     tcase_add_test(t, no_round_forms_before_the_last_one_is_settled);
+    tcase_add_test(t, a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_away);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
