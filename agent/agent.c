@@ -33,15 +33,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Most lines of the node's policy in 10 s, see do_log(): a fixed number, and more for each worker,
- * because there is a line for each worker that has written a flight record. */
+/* Most log lines of the node (agent/node/) in 10 s, see do_log(): LINES_MIN, and LINES_PER_WORKER
+ * more for each worker, because the node logs a line for each worker that has written a flight
+ * record. */
 #define LINES_MIN        100
 #define LINES_PER_WORKER 4
-/* Time in ms that the agent needs to end once it waits for no process any more: for its last
+/* Time in ms that the agent needs for its own end, after its last process is gone: to send its last
  * messages to other nodes, and to close everything. */
 #define OWN_END_MS 1000
 
-#define DO_NOT_REQUEUE 93 /* exit code with which a worker says that another try is of no use */
+#define DO_NOT_REQUEUE 93 /* exit code with which a worker says that a restart is of no use */
 #define NOTICE_MAX_MS (INT64_C(1000) * 3600 * 24)
 
 struct agent {
@@ -73,8 +74,8 @@ struct agent {
     struct status_server *status; /* NULL if the job has no status address */
     enum ledger_cause change; /* kind of the change that was announced last in this round */
 
-    /* time (ms, monotonic clock) at which the warden ends workers with ranks; CR_FOREVER if no
-     * other node can get their ranks */
+    /* time (ms, monotonic clock) at which this node's lease ends: the warden then ends the workers,
+     * because other nodes may get their ranks; CR_FOREVER if no other node can get them */
     int64_t lease_end_ms;
     int64_t began_ms;
     /* why workers could not be started, or why the rendezvous has ended the job */
@@ -110,8 +111,8 @@ static const char *text_of(const struct cr_buffer *b) {
 
 static void on_timer(uv_timer_t *timer);
 
-/* Sets the time at which the warden ends the workers if this process stands still: the end of this
- * node's lease, while workers may have ranks. */
+/* Sets the time at which the warden ends the workers if this process stands still. While workers
+ * may have ranks, this is the end of this node's lease; otherwise there is no such time. */
 static void set_fence(struct agent *a) {
     enum group_state state = a->node.group.state;
     if (a->open_parts > 0) return; /* the nursery is closing */
@@ -195,8 +196,8 @@ static void close_parts(struct agent *a) {
 }
 
 /* Runs when the console has taken the workers' last output. Closes the relay, the watchdog, the
- * channels and the timer. After that, on_done runs; it prints the verdict, which so stands below
- * the workers' output. */
+ * channels and the timer. After that, on_done runs and prints the verdict, so the verdict stands
+ * below the workers' output. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
 /* ---- the node's actions on processes ---- */
@@ -222,7 +223,7 @@ static int do_hand_over(void *arg, uint32_t worker) {
     return attempt_hand_over(&attempt, worker);
 }
 
-/* Returns why this node stops its workers, if none of them has failed. */
+/* Returns why this node stops its workers. Call this if none of them has failed. */
 static enum ledger_cause cause_of_stop(const struct agent *a) {
     if (a->node.group.signals > 0) return LEDGER_BY_SIGNAL;
     if (a->node.group.ending == GROUP_LEFT || a->node.group.ending == GROUP_GOES_ON) {
@@ -383,7 +384,7 @@ static void end_history(struct agent *a) {
     a->result.summary = a->summary.len > 0 ? a->summary.data : NULL;
 }
 
-/* Returns what the job failed of, from the first failure in the whole job. */
+/* Returns the cause of the job's failure, which is that of the first failure on any node. */
 static enum agent_cause cause_of_failure(const struct agent *a) {
     const struct rendezvous_failure *first = a->case_file.failures.list;
     bool may_restart = a->round.max_restarts > 0;
@@ -406,8 +407,8 @@ static void end_cause(struct agent *a) {
     }
 }
 
-/* Writes verdict.json. If a job ended well and nobody has requested logs, none is left, so that the
- * temporary log folder can be removed. */
+/* Writes verdict.json. But if the job succeeded and the user gave no --log-dir, removes the file,
+ * so that the temporary log folder can be removed. */
 static void end_verdict(struct agent *a) {
     bool is_wanted = a->job->log_dir != NULL || a->result.outcome != AGENT_SUCCEEDED;
     if (!is_wanted) case_file_remove_verdict(&a->case_file);
@@ -441,8 +442,8 @@ static void do_finish(void *arg) {
     log_relay_flush(a->relay);
 }
 
-/* Logs a line of the node. Packets of workers cause many of these lines, so their rate is limited,
- * except for lines of the level debug. */
+/* Logs a line of the node. Packets of workers can cause any number of such lines, so their rate is
+ * limited. Lines of the level debug are not limited. */
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
     struct agent *a = arg;
     if (level == CR_LOG_DEBUG) cr_debug("%s", text);
@@ -490,8 +491,8 @@ static json_t *snapshot(void *arg) {
     return node_status_snapshot(&s);
 }
 
-/* Carries out the order of an operator on this host. Returns the snapshot as malloc'ed text, or
- * NULL if memory is short. */
+/* Carries out the order of a crun-agent top that runs on this host. Returns the snapshot as
+ * malloc'ed text, or NULL if memory is short. */
 static char *on_look(void *arg, enum channel_order order, int64_t left_ms) {
     if (order == CHANNEL_ORDER_DUMP) agent_dump(arg, "crun-agent top");
     if (order == CHANNEL_ORDER_NOTICE && left_ms >= 0 && left_ms <= NOTICE_MAX_MS) {
@@ -516,8 +517,9 @@ static int open_status(struct agent *a, struct cr_error *err) {
 
 /* ---- events of processes, passed to the node ---- */
 
-/* Requests an inquiry if the round's first failure on this node is that of a worker that was
- * waiting in an operation of a process group: another rank may be the cause. */
+/* Requests an inquiry if the worker that has ended is the first one of this node that failed in
+ * this round, and was waiting in an operation of a process group: then another rank, which has not
+ * entered the operation, may be the cause. */
 static void inquire_after(struct agent *a, uint32_t local_rank, const struct worker_exit *how) {
     struct progress groups[CHANNEL_GROUPS_MAX];
     bool is_first = a->node.group.state == GROUP_RUNNING && a->node.group.failures == 0;
@@ -571,8 +573,9 @@ static void on_stuck(void *arg, const struct worker_process *w, const struct nur
             who, (int) how->pid, how->name, (double) how->since_ms / 1000, how->state, where);
 }
 
-/* Returns how long, in ms, this agent waits after SIGKILL for the end of its workers: as long as
- * the coordinator does (stop_limit), less the time that the agent needs to end itself. */
+/* Returns how long, in ms, this agent waits after SIGKILL for the end of its workers. The grace
+ * before SIGKILL, this wait and the agent's own end take stop_limit_ms together, because the
+ * coordinator waits no longer for a node. */
 static int64_t give_up_ms(const struct agent_job *job) {
     int64_t grace_ms = job->stop_timeout_ms > job->shutdown_timeout_ms ? job->stop_timeout_ms
                                                                        : job->shutdown_timeout_ms;
@@ -589,7 +592,8 @@ static void on_unkillable(void *arg, unsigned count) {
     (void) cr_fail(&err, -EBUSY,
                    "cannot end %u process(es) of host '%s': they live on after SIGKILL; crun ends "
                    "without them; do not use this host before they are gone", count, a->host);
-    /* an error that this agent ends with is printed by the launcher */
+    /* if no other end of the job is known, the agent ends with this error, and the launcher prints
+     * it; otherwise the error is only logged */
     if (a->node.group.ending == GROUP_GOES_ON) a->error = err;
     else cr_warn("%s", err.text);
     nursery_abandon(a->nursery);
@@ -598,8 +602,9 @@ static void on_unkillable(void *arg, unsigned count) {
     arm_timer(a);
 }
 
-/* The rendezvous stops the round first, because its lease is over: otherwise the deaths that the
- * warden has caused would count as failures of the workers. */
+/* Runs before on_exit of the workers that the warden has ended at the end of the lease. The
+ * rendezvous must stop the round before on_exit runs: otherwise the deaths of these workers would
+ * count as their failures. */
 static void on_fenced(void *arg) {
     struct agent *a = arg;
     cr_warn("this process stood still until its lease was over (was it stopped or frozen?); the "
@@ -608,8 +613,9 @@ static void on_fenced(void *arg) {
     arm_timer(a);
 }
 
-/* The rendezvous gets the length of the suspension, because its clock has not counted it: the lease
- * may be over, and other nodes may run with the ranks of this node's workers. */
+/* Runs when this machine was suspended. The clock of the rendezvous did not run during the
+ * suspension, so this function passes its length: the lease may be over, and other nodes may run
+ * with the ranks of this node's workers. */
 static void on_resumed(void *arg, int64_t slept_ms) {
     struct agent *a = arg;
     if (a->open_parts > 0) return;
@@ -668,13 +674,13 @@ static size_t do_list(void *arg, struct inspect_row *rows) {
     return count;
 }
 
-/* Ends the round, because the workers hang. The failure report has the inspection. */
+/* Ends the round because the workers hang, and stores the inspection for the failure report. */
 static void on_hang(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_t count) {
     struct agent *a = arg;
     case_file_add_hang(&a->case_file, quiet_ms, rows, count);
     node_hung(&a->node, cr_monotonic_ms());
     if (a->round.restart_count < a->round.max_restarts) {
-        /* the failure report, which has the inspection, comes only when no restart is left */
+        /* a restart is left, so no failure report follows; log the inspection here instead */
         cr_log_text(a->case_file.inspection.data, a->case_file.inspection.len);
     }
     arm_timer(a);
@@ -742,7 +748,7 @@ static void on_end(void *arg, enum rendezvous_outcome outcome, const struct cr_e
     arm_timer(a);
 }
 
-/* Returns the cause of a round that ends because of a change. */
+/* Returns the word of the ledger for a change of this kind. */
 static enum ledger_cause cause_of_change(enum rendezvous_change_kind kind) {
     switch (kind) {
     case RENDEZVOUS_CHANGE_JOIN: return LEDGER_BY_JOIN;
@@ -768,7 +774,8 @@ static void on_change_at(void *arg, uint64_t id, uint64_t step, int64_t left_ms)
 
 static void on_lease(void *arg, int64_t until_ms) {
     struct agent *a = arg;
-    /* the member of a node that is cut off has no lease any more; but the workers' limit stays */
+    /* when this node is cut off, its member has no lease any more and passes CR_FOREVER; the time
+     * at which the workers must end stays as it is */
     if (until_ms == CR_FOREVER && a->node.group.lease_ms != CR_FOREVER) return;
     a->lease_end_ms = until_ms;
     set_fence(a);
@@ -796,7 +803,8 @@ static enum rendezvous_progress_state state_of(const struct progress *p) {
     return states[p->state];
 }
 
-/* Reports what the workers are in. Their pages are read here and now; no worker is asked. */
+/* Answers an inquiry: reports in which operations of process groups the workers are. Reads this
+ * from the workers' pages, and sends nothing to a worker. */
 static void on_ask_progress(void *arg, uint64_t inquiry) {
     struct agent *a = arg;
     struct progress groups[CHANNEL_GROUPS_MAX];

@@ -27,12 +27,12 @@ enum agent_outcome {
 
 /* What the job failed of. */
 enum agent_cause {
-    AGENT_CAUSE_WORKER, /* a worker failed, and the job may not restart */
+    AGENT_CAUSE_WORKER, /* a worker failed, and the job has no restarts */
     AGENT_CAUSE_BUDGET, /* a worker failed, and all restarts are used up */
     AGENT_CAUSE_OOM,    /* the kernel killed the worker that failed first, for lack of memory */
     AGENT_CAUSE_HANG,   /* workers hung */
-    /* the worker that failed first said that another try is of no use, by its exit code 93; or it
-     * could not be run (126, 127) */
+    /* the worker that failed first has said by its exit code, 93, that a restart is of no use; or
+     * its program could not be run (126, 127) */
     AGENT_CAUSE_NO_REQUEUE,
     AGENT_CAUSE_RENDEZVOUS, /* the coordinator is gone, or not enough nodes came */
     AGENT_CAUSE_MACHINE,    /* the system refused something: a port in use, no memory left */

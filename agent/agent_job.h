@@ -17,8 +17,8 @@ enum agent_stream { AGENT_STREAM_NONE = 0, AGENT_STREAM_OUT = 1, AGENT_STREAM_ER
  * are ended. END: all are ended. KEEP: all live on. */
 enum agent_leftovers { AGENT_LEFTOVERS_DETACHED, AGENT_LEFTOVERS_END, AGENT_LEFTOVERS_KEEP };
 
-/* Whether the table "where the time went" is printed at the end. AUTO: by the node with group rank
- * 0, if there was more than one round. */
+/* Whether this node prints the table "where the time went" at its end. AUTO: if it has group rank 0
+ * and there was more than one round. */
 enum agent_summary { AGENT_SUMMARY_AUTO, AGENT_SUMMARY_ALWAYS, AGENT_SUMMARY_NEVER };
 
 /* The environment variables that make only some devices visible to a program. If workers have
@@ -65,7 +65,7 @@ struct agent_job {
     /* template for the prefix of each line of a teed stream on the console; if it is NULL or "",
      * crun uses "[${role_name}${local_rank}]:" */
     const char *log_line_prefix_template;
-    bool is_log_json; /* true if teed lines are JSON objects on the console (--log-format) */
+    bool is_log_json; /* true if teed lines go to the console as JSON (--log-format) */
     char *const *duplicate_stdout_filters, *const *duplicate_stderr_filters; /* NULL-terminated */
 
     /* ---- ending ---- */
@@ -89,7 +89,8 @@ struct agent_job {
     /* longest time in ms for which no worker of the node writes output or uses the processor
      * (--hang-timeout); 0 if there is no limit */
     int64_t hang_timeout_ms;
-    bool hang_when_silent; /* true if the use of the processor does not count (--hang-when) */
+    bool hang_when_silent; /* true if only output counts, not the use of the processor
+                            * (--hang-when) */
     int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
     /* 1 if the launcher's own log (base/log.h) goes through the output relay, so that a full stderr

@@ -1,4 +1,5 @@
-/* Answers operators: one row for each place where workers are, and INSPECTED. */
+/* Answers operators who have ordered an inspection: sends one row for each group of equal rows, and
+ * then INSPECTED. */
 #include "agent/answers.h"
 
 #include "base/log.h"

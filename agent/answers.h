@@ -1,5 +1,5 @@
-/* Answers operators who want to know where this node's workers are: runs an inspection, and sends
- * its rows through the rendezvous. */
+/* Answers operators who ask what this node's workers do and where they wait: runs an inspection,
+ * and sends its rows through the rendezvous. */
 #ifndef AGENT_ANSWERS_H
 #define AGENT_ANSWERS_H
 
@@ -17,13 +17,14 @@ struct answers {
     size_t count;
 };
 
-/* Call this when an operator has ordered an inspection. `rows` are those of inspection_start(). If
- * an inspection runs already, its result answers this order, too. */
+/* Call this when an operator has ordered an inspection. `id` is the number of the order, and `rows`
+ * lists the workers as for inspection_start(). If an inspection runs already, no other one is
+ * started, and the result of the running one is sent for this order, too. */
 void answers_add(struct answers *a, uv_loop_t *loop, uint64_t id, const struct inspect_row *rows,
                  size_t count);
 
-/* Ends an inspection that runs. Returns true if on_close will run on the loop; false if there is
- * nothing to close. */
+/* Closes the last inspection, and ends it if it still runs. Returns true if on_close will run on
+ * the loop; false if no inspection was started, and then on_close does not run. */
 bool answers_close(struct answers *a, void (*on_close)(void *arg), void *arg);
 
 #endif

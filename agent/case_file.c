@@ -58,7 +58,8 @@ void case_file_add_exit(struct case_file *c, uint32_t local_rank, const struct w
     c->workers[local_rank].how = *how;
 }
 
-/* Notes when a round was found to be broken, of what, and which rank is to blame. */
+/* Notes that the round cannot go on although no worker has failed: the time, the kind of the
+ * failure, and the rank and the process that are to blame. */
 static void note_broken(struct case_file *c, const char *kind, uint32_t rank, int64_t pid) {
     c->broken_kind = kind;
     c->broken_rank = rank;
@@ -89,7 +90,8 @@ void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_ro
     if (rc < 0 || inspect_write_report(&c->inspection, rows, count, "  ") < 0) {
         cr_buffer_clear(&c->inspection);
     }
-    /* the first line of the report is the line */
+    /* the report begins with the text of `line`, which goes into c->broken: remove it from the
+     * report */
     cr_buffer_consume(&c->inspection, line.len < c->inspection.len ? line.len + 1 : 0);
     (void) snprintf(c->broken, sizeof(c->broken),
                     "the workers on %s hang (for %g s no output%s): %s", c->host,
@@ -218,7 +220,8 @@ static const struct verdict_worker *first_failure(const struct gathered *g) {
 
 #define LAST_WORDS_MAX 1000 /* most bytes of last words in a failure */
 
-/* Texts to which a failure points. Zero-initialise; free with texts_done(). */
+/* The texts to which the pointers of a struct rendezvous_failure lead. Zero-initialise; free with
+ * texts_done(). */
 struct texts {
     struct cr_buffer what, message, last_words;
 };
@@ -231,7 +234,7 @@ static void texts_done(struct texts *t) {
 
 static const char *string_of(const struct cr_buffer *b) { return b->data != NULL ? b->data : ""; }
 
-/* Returns the last lines of a text that have at most LAST_WORDS_MAX bytes. */
+/* Returns the end of a text: as many whole lines as LAST_WORDS_MAX bytes can have. */
 static const char *last_part(const struct cr_buffer *b) {
     if (b->len <= LAST_WORDS_MAX) return string_of(b);
     const char *from = b->data + (b->len - LAST_WORDS_MAX), *line = strchr(from, '\n');
@@ -272,7 +275,7 @@ static int make_failure(const struct case_file *c, const struct verdict *v,
     return rc;
 }
 
-/* Returns the failure of a round that is broken although no worker has ended. */
+/* Returns a failure that says why the round cannot go on although no worker has ended. */
 static struct rendezvous_failure make_broken(const struct case_file *c) {
     return (struct rendezvous_failure){
         .round = c->round, .rank = c->broken_rank, .local_rank = c->broken_rank - c->first_rank,
@@ -305,8 +308,9 @@ void case_file_add_failure(struct case_file *c, const struct rendezvous_failure 
     if (failure->round == c->round) (void) failures_add(&c->failures, failure);
 }
 
-/* Returns whether a worker belongs among the failures. A victim does only if the verdict says that
- * it failed before the others, and a worker of this node has failed by itself. */
+/* Returns whether the end of a worker counts as a failure. The end of a victim counts only if the
+ * verdict names the victim as the first failure, and another worker of this node has failed by
+ * itself. */
 static bool counts_as_failure(const struct case_file *c, const struct gathered *g,
                               const struct verdict_worker *w) {
     if (!verdict_is_victim(w)) return true;
@@ -317,7 +321,7 @@ static bool counts_as_failure(const struct case_file *c, const struct gathered *
     return false;
 }
 
-/* Adds the failures of this node's workers to those that are known. */
+/* Adds the failures of this node's workers to c->failures. */
 static int add_failures(struct case_file *c, const struct gathered *g) {
     int rc = 0;
     if (c->broken[0] != '\0') {
@@ -411,7 +415,8 @@ static void list_failures(const struct case_file *c, const struct gathered *g) {
                         strerror(-rc));
 }
 
-/* Appends what is known of the first failure, which was on another node. */
+/* Appends the message, the kernel's line and the last words of the first failure, which was on
+ * another node. */
 static int write_words_of_another(const struct case_file *c, struct cr_buffer *out) {
     const struct rendezvous_failure *f = c->failures.list;
     if (c->failures.count == 0) return 0;

@@ -40,22 +40,23 @@ struct case_file {
     uint64_t round;
     int64_t group_rank;            /* -1 before the first round */
     struct kernel_log *kernel;     /* what the kernel has logged since the round began */
-    struct failures failures;      /* what all nodes have reported in this round */
+    struct failures failures;      /* failures that nodes have reported in this round */
     uint64_t oom_kills;            /* out-of-memory kills that the memory cgroup had counted when
                                     * the round began */
-    /* result of the round's last inquiry: which rank others wait for; "" if there was none */
+    /* result of the round's last inquiry, which names the rank that others wait for; "" if there
+     * was no inquiry */
     char behind[512];
     /* why the round could not go on although no worker had failed: a worker parked without a
-     * reason, or the workers hung; "" if it is not so */
+     * reason, or the workers hung; "" if neither is known */
     char broken[768];
     const char *broken_kind;       /* "hang" or "gave up"; valid if `broken` is not "" */
     uint32_t broken_rank;          /* the rank that `broken` names */
-    int64_t broken_pid, broken_ns; /* its process, 0 if unknown; and when it was found, wall clock
-                                    * in ns since 1970 */
-    int64_t quiet_ms;              /* if the workers hung: for how long they had been quiet; else
+    int64_t broken_pid, broken_ns; /* pid of that rank, 0 if unknown; and when `broken` was set, in
+                                    * ns since 1970 by the wall clock */
+    int64_t quiet_ms;              /* if the workers hung: for how many ms they had been quiet; else
                                     * 0 */
-    struct cr_buffer inspection; /* where the workers hung, as lines of text; empty if they did
-                                  * not */
+    struct cr_buffer inspection; /* lines of text that say where the workers hung; empty if they did
+                                  * not hang */
 };
 
 /* Initialises a case file. The pointers must stay valid until case_file_done(). Returns 0 or
@@ -76,8 +77,8 @@ void case_file_add_broken(struct case_file *c, uint32_t local_rank);
 
 /* Records the result of an inquiry (rendezvous/rendezvous.h). */
 void case_file_add_behind(struct case_file *c, const char *what);
-/* Records that all workers of this node were quiet for quiet_ms, and where they are. The rows are
- * sorted. */
+/* Records that all workers of this node were quiet for quiet_ms, and what an inspection has found
+ * out about them, `rows`. Changes the order of `rows`. */
 void case_file_add_hang(struct case_file *c, int64_t quiet_ms, struct inspect_row *rows,
                         size_t count);
 
@@ -90,8 +91,8 @@ void case_file_write_line(const struct case_file *c, struct cr_buffer *out);
  * worker failed or memory is short. */
 void case_file_write_first_word(const struct case_file *c, struct cr_buffer *out);
 
-/* Calls `take` with the first failure on this node, to be sent to the other nodes. Does not call it
- * if no worker failed or memory is short. */
+/* Calls `take` with the first failure on this node, to be sent to the other nodes. Does not call
+ * `take` if there is no failure or memory is short. */
 void case_file_pass_first(const struct case_file *c,
                           void (*take)(void *arg, const struct rendezvous_failure *failure),
                           void *arg);
@@ -99,7 +100,7 @@ void case_file_pass_first(const struct case_file *c,
 void case_file_add_failure(struct case_file *c, const struct rendezvous_failure *failure);
 /* Adds the failures of this node's workers to c->failures. Call this when the round is over. */
 void case_file_add_own_failures(struct case_file *c);
-/* Writes verdict.json into the job's log folder, if there is one. `outcome` is a word of
+/* Writes verdict.json into the job's log folder if the job has one. `outcome` is a word of
  * docs/verdict.md, `reason` one line or NULL. */
 void case_file_write_verdict(struct case_file *c, const char *outcome, const char *reason);
 /* Removes verdict.json, which an earlier round may have left. */

@@ -41,8 +41,8 @@ enum {
 static const char *const own_names[OWN_COUNT] = {
     "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", CHANNEL_VARIABLE};
 
-/* Variables of the launcher that workers do not get: they name the file with the job's secret,
- * which is none of the workers' business. */
+/* Variables of the launcher that are not passed to workers: they name the file with the job's
+ * secret, which workers do not need. */
 static const char *const withheld_names[] = {"CRUN_RDZV_TOKEN_FILE", "PET_RDZV_TOKEN_FILE"};
 
 static const char *const visible_names[] = AGENT_VISIBLE_VARIABLES;

@@ -18,14 +18,14 @@ struct hang {
     int64_t *cpu_ms;          /* [workers] */
     struct inspect_row *rows; /* [workers] */
     struct inspection *inspection; /* NULL if none was started in this round */
-    int open_parts;                /* while the watch closes: parts that are not closed yet */
+    int open_parts;                /* number of parts not closed yet; valid after hang_close() */
     void (*on_close)(void *arg);
 };
 
 /* ---- the inspection ---- */
 
-/* Runs when an inspection is over. Its rows are used only if workers still run and are still quiet:
- * meanwhile a worker may have ended, or may have gone on. */
+/* Runs when an inspection is over. Reports the hang only if workers still run that can hang, and if
+ * none has written output since the inspection began. */
 static void on_rows(void *arg, struct inspect_row *rows, size_t count) {
     struct hang *h = arg;
     uint64_t output;

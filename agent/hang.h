@@ -17,13 +17,15 @@ struct hang_calls {
     bool (*sample)(void *arg, int64_t *cpu_ms, uint64_t *output);
     /* Fills in rank, local_rank, pid and host of each living worker, and returns their number. */
     size_t (*list)(void *arg, struct inspect_row *rows);
-    /* The workers have been quiet for quiet_ms, the limit, and an inspection has looked at them.
-     * The rows are valid until the call returns. */
+    /* Runs when the workers have been quiet for quiet_ms, which is the limit, and an inspection has
+     * looked at them. `rows` has its result, as far as it could look, and is valid until the call
+     * returns. */
     void (*on_hang)(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_t count);
 };
 
-/* Opens a watch; it does nothing before hang_begin(). only_output: as in struct quiet. `calls` must
- * stay valid. Returns 0, or -ENOMEM and a text in err. */
+/* Opens a watch. The watch takes no samples before hang_begin(). only_output has the meaning that
+ * it has in struct quiet (agent/watchdog/quiet.h). `calls` must stay valid. Returns 0, or -ENOMEM
+ * and a text in err. */
 int hang_open(uv_loop_t *loop, int64_t limit_ms, bool only_output, size_t workers,
               const struct hang_calls *calls, void *arg, struct hang **out,
               struct cr_error *err);

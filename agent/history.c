@@ -12,7 +12,8 @@ static uint32_t worker_count(const struct history *h) {
 
 /* ---- the event log ---- */
 
-/* Writes the rows of the ledger that are complete: all but the last one, or, if is_last, all. */
+/* Writes those rows of the ledger that are complete and were not written before. The last row is
+ * complete only if is_last is true. */
 static void log_rows(struct history *h, bool is_last) {
     uint64_t end = h->ledger.row_count - (is_last ? 0 : 1);
     for (; h->rows_logged < end; h->rows_logged++) {
@@ -126,9 +127,9 @@ void history_worker_ended(struct history *h, uint32_t local_rank, const struct w
                               how->core_dumped));
 }
 
-/* Finds when this node's first failure of the round ended the work. If the workers hung, this is
- * when they became quiet; for a worker that was killed because it made no step, its last step; for
- * another worker, its death. */
+/* Returns the event for the first failure of this node in the round. since_ns is the end of the
+ * work: the time at which the workers became quiet, if they hung; the time of its last step, for a
+ * worker that was killed because it made no step; for another worker, the time of its death. */
 static struct ledger_event find_failure(const struct history *h) {
     struct ledger_event e = {.type = LEDGER_EVENT_BROKEN,
                              .cause = LEDGER_BY_FAILURE,

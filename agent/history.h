@@ -19,8 +19,8 @@ struct history {
     const struct case_file *case_file;
     struct event_log *log; /* NULL if there is no --event-log */
     struct ledger ledger;
-    uint64_t rows_logged; /* number of rows of the ledger that the event log has */
-    bool counts_steps;    /* true if a worker has made a step in any round */
+    uint64_t rows_logged; /* number of rows of the ledger that were written to the log */
+    bool counts_steps;    /* true if a worker has counted a step in any round so far */
 };
 
 /* Begins the ledger, and opens the event log if the job has one. The caller sets `channels` and
@@ -33,19 +33,21 @@ void history_round(struct history *h, const struct rendezvous_round *round);
 /* Call this when the workers of the round are started. */
 void history_started(struct history *h, const struct rendezvous_round *round);
 void history_worker_ended(struct history *h, uint32_t local_rank, const struct worker_exit *how);
-/* Call this when this node begins to stop its workers. `cause` is the reason, if it is not a
- * failure of a worker of this node (failures == 0). Only the first call in a round counts. */
+/* Call this when this node begins to stop its workers. `failures` is the number of this node's
+ * workers that have failed. If it is 0, `cause` is the reason to stop; otherwise `cause` is
+ * ignored. Only the first call in a round has an effect. */
 void history_broken(struct history *h, uint32_t failures, enum ledger_cause cause);
-void history_done(struct history *h);  /* all workers of this node have ended well */
-void history_gone(struct history *h);  /* no process of the round is left */
-/* Ends the ledger. `outcome` is a word for the event log. */
+void history_done(struct history *h);  /* call this when all workers of this node have ended well */
+void history_gone(struct history *h);  /* call this when no process of the round is left */
+/* Ends the ledger, and writes it to the event log with the outcome of the job, one word. */
 void history_end(struct history *h, const char *outcome);
 
 /* Fills in *out with the ledger as it is now. */
 void history_read(struct history *h, struct ledger *out);
 
 /* Appends the table "where the time went", and a NUL, if the job's option --summary wants it.
- * is_first_node: whether this node had group rank 0; by default, only that node writes it. */
+ * is_first_node is true if this node had group rank 0; by default, only such a node writes the
+ * table. */
 void history_write_summary(const struct history *h, bool is_first_node, struct cr_buffer *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Runs an inspection: this program once more, under the name that makes it an inspector
- * (inspect/inspector.h), with a pipe from its stdout. */
+/* Runs an inspection: starts this program once more, with an argv[0] that makes it an inspector
+ * (inspect/inspector.h), and reads the rows from its stdout through a pipe. */
 #include "agent/inspection.h"
 
 #include "inspect/inspector.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENT_MAX 72                    /* bytes of RANK:LOCAL_RANK:PID with its NUL */
+#define ARGUMENT_MAX 72                    /* bytes of RANK:LOCAL_RANK:PID, NUL included */
 #define OUTPUT_MAX   ((size_t) 64 << 20)   /* most bytes of output; enough for all workers */
 
 struct inspection {

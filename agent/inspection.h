@@ -1,5 +1,5 @@
 /* Runs an inspection of this node's workers (inspect/inspect.h) in a process of its own, because
- * looking is slow and can hang. */
+ * looking into a process is slow and can hang. */
 #ifndef AGENT_INSPECTION_H
 #define AGENT_INSPECTION_H
 
@@ -11,16 +11,17 @@
 struct inspection;
 
 /* Starts an inspection. `rows` has rank, local_rank, pid and host of each worker; the inspection
- * copies it. on_done runs once on the loop, within INSPECTION_MAX_MS, with the rows filled in as
- * far as possible; the rows are valid until it returns. Returns 0 and the inspection; or a negative
- * errno and a text in err, and on_done does not run. */
+ * copies these. on_done runs once on the loop, within INSPECTION_MAX_MS, with the rows filled in as
+ * far as possible; the rows are valid until on_done returns. Returns 0 and stores the inspection in
+ * *out. On error returns a negative errno, sets err, and does not run on_done. */
 #define INSPECTION_MAX_MS 6000
 int inspection_start(uv_loop_t *loop, const struct inspect_row *rows, size_t count,
                      void (*on_done)(void *arg, struct inspect_row *rows, size_t count), void *arg,
                      struct inspection **out, struct cr_error *err);
 
-/* Ends the inspection's process and frees the inspection; then on_close runs on the loop. Allowed
- * before and after on_done has run, but not inside of it. on_done does not run any more. */
+/* Ends the inspection's process and frees the inspection; then on_close runs on the loop. Call this
+ * before on_done runs or after it has returned, but not inside of it. on_done does not run after
+ * this call. */
 void inspection_close(struct inspection *s, void (*on_close)(void *arg), void *arg);
 
 #endif

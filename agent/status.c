@@ -80,14 +80,15 @@ static void add_steps(json_t *rank, const struct node_status *s, uint32_t local_
     (void) json_object_set_new(rank, "step", json_integer((json_int_t) steps.count));
     (void) json_object_set_new(rank, "step_age_s", json_real(age_s));
     if (steps.first_ns <= 0 || steps.count < 2 || took_s <= 0) return;
-    /* a worker that makes no more steps becomes slower and slower */
+    /* if the last step is more than two average steps ago, the time since that step counts, too, so
+     * that the rate of a worker that makes no more steps falls */
     double made = (double) (steps.count - 1);
     if (age_s > 2 * took_s / made) took_s += age_s;
     (void) json_object_set_new(rank, "steps_per_s", json_real(made / took_s));
 }
 
-/* Returns the last line that is not blank, or NULL. Of a line with carriage returns, it returns the
- * part after the last one that has text. */
+/* Returns the last line that is not blank, at most LAST_LINE_MAX bytes of it; NULL if there is none
+ * or memory is short. A carriage return ends a line, too. */
 static json_t *last_line(const char *text, size_t len) {
     struct cr_buffer line = {0};
     size_t end = len;
@@ -133,7 +134,8 @@ static json_t *rank_json(const struct node_status *s, uint32_t local_rank) {
     return rank;
 }
 
-/* Returns the list of jobs that this node hosts, or an empty list; with their nodes. */
+/* Returns a new list of the jobs that this node hosts, each with its nodes; the list is empty if it
+ * hosts none. */
 static json_t *hosted_jobs(const struct node_status *s) {
     static const struct rendezvous_status_events events = {status_add_job, status_add_node};
     json_t *jobs = json_array();
@@ -141,7 +143,7 @@ static json_t *hosted_jobs(const struct node_status *s) {
     return jobs;
 }
 
-/* Returns this node's job in the list. If this node hosts another job only, or none, it first
+/* Returns this node's job in the list. If another node hosts the job, the list lacks it; then first
  * appends the job with what this node knows of it. */
 static json_t *own_job(const struct node_status *s, json_t *jobs) {
     const struct rendezvous_options *o = &s->job->rendezvous;

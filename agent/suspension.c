@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FAR_S INT64_C(4000000000) /* a wall-clock time, in s, at which no crun runs any more */
+#define FAR_S INT64_C(4000000000) /* a time in s since 1970, so late that the timer never fires */
 
 static int64_t boottime_ns(void) {
     struct timespec ts = {0};
@@ -20,7 +20,8 @@ static int64_t boottime_ns(void) {
     return (int64_t) ts.tv_sec * CR_NS_PER_S + ts.tv_nsec;
 }
 
-/* The read fails with ECANCELED, and the timer stays armed for the next cancellation. */
+/* Runs when the kernel has cancelled the timer. read(2) fails with ECANCELED, and from then on the
+ * timer can be cancelled again. */
 static void on_canceled(uv_poll_t *poll, int status, int events) {
     struct suspension_watch *s = poll->data;
     uint64_t expirations;

@@ -75,7 +75,7 @@ struct worker_channels {
     struct slot *slots;
     uint32_t slot_count, strangers;
     struct channel_list stranger_list;
-    struct cr_log_limit refusals; /* log lines about connections that were refused */
+    struct cr_log_limit refusals; /* limits the rate of lines about refused connections */
     unsigned open_handles;
     void (*on_close)(void *arg);
 };
@@ -293,7 +293,7 @@ static int make_file(const char *text) {
     return fd;
 }
 
-/* Answers LOOK with the snapshot, and closes the connection. */
+/* Handles LOOK: carries out its order, sends the snapshot, and closes the connection. */
 static void show(struct channel *k, const struct channel_packet *look) {
     struct worker_channels *l = k->owner;
     struct channel_packet shown = {.type = CHANNEL_SHOWN};
@@ -349,8 +349,8 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
 
 /* ---- listening and accepting ---- */
 
-/* Returns whether the process at the other end may be a worker: it has this process's user, or it
- * is a descendant of this process. */
+/* Returns whether the process at the other end may be a worker: its user is this process's or root,
+ * or it is a descendant of this process. */
 static bool may_be_worker(struct worker_channels *l, int fd) {
     struct ucred peer;
     socklen_t len = sizeof(peer);

@@ -30,9 +30,9 @@ struct worker_channel_events {
      * steps that the worker has made. This runs once per hang; for it to run again, the worker must
      * make another step and hang again. */
     void (*on_hung)(void *arg, uint32_t local_rank, uint64_t step, int64_t ms);
-    /* Runs when crun-agent top requests the snapshot, or gives an order, which is carried out
-     * first. left_ms is the time of the order NOTICE. Returns the snapshot as malloc'ed JSON text,
-     * or NULL if memory is short. */
+    /* Runs when crun-agent top requests the snapshot. First carries out `order`; for the order
+     * NOTICE, left_ms is the time until this node leaves. Returns the snapshot as malloc'ed JSON
+     * text, or NULL if memory is short. */
     char *(*on_look)(void *arg, enum channel_order order, int64_t left_ms);
 };
 
@@ -56,9 +56,9 @@ int worker_channels_prepare(struct worker_channels *l, uint32_t local_rank,
 void worker_channels_read_page(const struct worker_channels *l, uint32_t local_rank,
                                struct worker_progress *out);
 
-/* Reads what a worker is in, in each of its process groups, and stores it in out[], which has room
- * for CHANNEL_GROUPS_MAX groups. After the channel is closed, this is what the worker was in when
- * it was closed, until the worker is started again or gets a new round. Returns the number of
+/* Stores in out[] which operation a worker is in, in each of its process groups. out[] has room for
+ * CHANNEL_GROUPS_MAX groups. If the worker's channel is closed, the operations are those at the
+ * time of closing, until the worker is started again or gets a new round. Returns the number of
  * groups. */
 size_t worker_channels_read_groups(const struct worker_channels *l, uint32_t local_rank,
                                    struct progress *out);

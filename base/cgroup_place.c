@@ -19,7 +19,8 @@ struct piece {
     size_t len;
 };
 
-/* Takes the text up to the first `end` from *rest, or all of it if there is no `end`. */
+/* Removes the text up to the first character `end` from *rest, and returns it without `end`. Takes
+ * all of *rest if it has no such character. */
 static struct piece take(struct piece *rest, char end) {
     const char *stop = memchr(rest->at, end, rest->len);
     struct piece taken = {rest->at, stop != NULL ? (size_t) (stop - rest->at) : rest->len};
@@ -66,8 +67,8 @@ static bool is_octal(const char *at) {
            at[2] <= '7';
 }
 
-/* Writes a path of mountinfo to `out`. A blank or a backslash is written there as a backslash and
- * three octal digits. Returns the length, or 0 if `out` is too small. */
+/* Decodes a path of mountinfo, where a blank or a backslash is written as a backslash and three
+ * octal digits. Stores the path in `out`. Returns its length, or 0 if `out` is too small. */
 static size_t unescape(struct piece p, char out[PATH_MAX]) {
     size_t len = 0;
     for (size_t i = 0; i < p.len; i++) {
@@ -82,7 +83,8 @@ static size_t unescape(struct piece p, char out[PATH_MAX]) {
     return len;
 }
 
-/* Parses a line of mountinfo. Returns false if the line describes another hierarchy. */
+/* Parses a line of mountinfo. Returns false if the line describes no mount of the hierarchy that
+ * `controller` names. */
 static bool parse_mount(struct piece line, const char *controller, struct mount *out) {
     for (int i = 0; i < 3; i++) (void) take(&line, ' ');
     out->root = take(&line, ' ');
@@ -125,7 +127,8 @@ int cr_cgroup_find(const char *cgroups, const char *mounts, const char *controll
         struct mount m;
         if (!parse_mount(take(&rest, '\n'), controller, &m)) continue;
         const char *inside = unescape(m.root, root) > 0 ? below(path, root) : NULL;
-        /* a later mount may cover an earlier one; and a guess replaces no exact place */
+        /* an exact place replaces an earlier one, because a later mount may cover an earlier mount;
+         * a guess replaces no exact place */
         bool is_better = inside != NULL || (is_guess != NULL && (rc < 0 || has_guess));
         if (!is_better) continue;
         has_guess = inside == NULL;

@@ -13,14 +13,15 @@
 #define CR_CGROUP_V2 ""
 
 /* Finds the folder in the texts of /proc/self/cgroup and /proc/self/mountinfo, and stores its path
- * in `out`. If is_guess is not NULL, and the cgroup lies outside of what is mounted, stores the
- * mount's own folder instead, and sets *is_guess. Returns 0; -ENOENT if the process has no cgroup
- * in this hierarchy or the hierarchy is not mounted; or -ENAMETOOLONG. Changes neither text. */
+ * in `out`. If is_guess is not NULL and the cgroup lies outside of what is mounted, stores the
+ * folder of the mount instead; *is_guess then says whether it has done so. Returns 0; -ENOENT if
+ * the process has no cgroup in this hierarchy or the hierarchy is not mounted; or -ENAMETOOLONG.
+ * Changes neither text. */
 int cr_cgroup_find(const char *cgroups, const char *mounts, const char *controller,
                    char out[PATH_MAX], bool *is_guess);
 
-/* Does the same with the texts of this process. Returns also the errors of open(2), read(2) and
- * -ENOMEM. */
+/* Does what cr_cgroup_find() does, with the texts of this process. Can also return -ENOMEM and the
+ * errors of open(2) and read(2). */
 int cr_cgroup_of_self(const char *controller, char out[PATH_MAX], bool *is_guess);
 
 #endif

@@ -124,8 +124,8 @@ static int fail_ambiguous(const struct parser *p, const char *word, const char *
     return cr_fail(p->err, -EINVAL, "ambiguous option '%.60s': it could be %s", word, list);
 }
 
-/* Stores in *found the last of the options whose name begins with `name` and whose flag gives_way
- * is as given. Returns the number of these options. */
+/* Counts the options whose name begins with `name` and whose flag gives_way has the given value.
+ * Returns their number, and stores the index of the last one in *found. */
 static int count_matches(const struct cr_command *command, const char *name, bool gives_way,
                          int *found) {
     int matches = 0;
@@ -139,8 +139,8 @@ static int count_matches(const struct cr_command *command, const char *name, boo
 }
 
 /* Finds the option for the word "--name[=value]": the option with exactly this name; if there is
- * none, the only option whose name begins with this one. Options with the flag gives_way are only
- * considered if no other option fits. Returns the option's index; or -EINVAL, and sets the
+ * none, the only option whose name begins with the given one. Options with the flag gives_way are
+ * only considered if no other option fits. Returns the option's index; or -EINVAL, and sets the
  * error. */
 static int find_long(const struct parser *p, const char *word) {
     char name[NAME_MAX_BYTES];

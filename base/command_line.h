@@ -29,12 +29,13 @@ struct cr_option {
     char letter;               /* letter of the short form; 0 if the option has no short form */
     const char *word;          /* "-np": a second form of the option, of one dash and several
                                 * letters; NULL if it has none */
-    bool gives_way;            /* true if a prefix that also fits an option without this flag means
-                                * that option. For options that torchrun lacks: they must not make
-                                * a prefix ambiguous that is unique in torchrun. */
-    bool repeats;              /* true if all values are wanted, when the option is given several
-                                * times: they are stored in cr_command_line.repeated. At most one
-                                * option of a command may have this flag. */
+    bool gives_way;            /* true if a prefix that fits both this option and one without this
+                                * flag means the other option. The options that torchrun lacks have
+                                * this flag, so that each prefix that is unique in torchrun stays
+                                * unique. */
+    bool repeats;              /* true if the option may be given several times and each value
+                                * counts: all values are stored in cr_command_line.repeated. At most
+                                * one option of a command may have this flag. */
     bool has_variable;         /* true if a variable such as PET_LOG_DIR sets the default */
     const char *old_variable;  /* variable that is read if the one of has_variable is not set; NULL
                                 * if there is none */
@@ -44,8 +45,8 @@ struct cr_option {
                                 * error */
     bool is_hidden;            /* true if --help and completion omit the option; then no prefix of
                                 * its name selects it */
-    bool needs_whole_name;     /* true if no prefix of the name selects the option, because the
-                                * prefixes select another one, as in torchrun */
+    bool needs_whole_name;     /* true if no prefix of the name selects the option, because in
+                                * torchrun these prefixes select another one */
     unsigned group;            /* index of its --help section in the command's `groups` */
     const char *value_name;    /* "SECONDS": the value's name in --help; NULL for a flag */
     const char *default_value; /* value if the user gives none, or NULL; --help shows it unless it

@@ -30,7 +30,8 @@
  * byte that is not part of a valid UTF-8 character becomes U+FFFD. Pure. Returns 0 or -ENOMEM. */
 int cr_json_string_append(struct cr_buffer *out, const char *text);
 
-/* Appends `len` bytes, which may contain NULs, in the same way. Returns 0 or -ENOMEM. */
+/* Does what cr_json_string_append() does, with `len` bytes, which may contain NULs. Returns 0 or
+ * -ENOMEM. */
 int cr_json_bytes_append(struct cr_buffer *out, const char *text, size_t len);
 
 /* Appends one error record as a line with its newline. `seconds` is the time of the failure in

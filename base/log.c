@@ -127,9 +127,9 @@ static int append(const char *line, size_t len) {
     return cr_buffer_append(&diversion.kept, line, len);
 }
 
-/* Writes the beginning of a log line to `out`, and returns its length in bytes. On stderr it holds
- * the time and the host. If stderr is a stream of the systemd journal, it is "<N>" instead, where N
- * is the priority as in syslog(3); the journal adds time and host to each line. */
+/* Writes the beginning of a log line to `out`, and returns its length in bytes. The beginning is
+ * the time and the host. But if stderr is a stream of the systemd journal, it is "<N>" instead,
+ * where N is the priority as in syslog(3); the journal adds time and host to each line. */
 static size_t write_head(enum cr_log_level level, char out[HEAD_MAX_BYTES]) {
     static const int priorities[] = {7, 6, 4, 3};
     int n;

@@ -13,26 +13,27 @@
 #include <stdbool.h>
 
 #define CR_LOG_LIMIT_WINDOW_MS INT64_C(10000)
-#define CR_LOG_LIMIT_LINES     20 /* lines in a window, if the limit does not say otherwise */
+#define CR_LOG_LIMIT_LINES     20 /* most lines in a window if the field `max` is 0 */
 
-/* Use a limit in one thread at a time. A limit whose other fields are 0 is ready for use. */
+/* The limit of one source of lines. Only one thread at a time may use it. Before the first use, set
+ * `about`, and `max` if the default does not fit; the other fields are 0. */
 struct cr_log_limit {
     const char *about; /* what the lines are about, in the plural: "the store's clients" */
     unsigned max;      /* most lines in a window; 0 means CR_LOG_LIMIT_LINES */
     int64_t since_ms;  /* when the present window began, on the monotonic clock */
-    unsigned count;    /* lines that the present window has had, suppressed ones not counted */
-    uint64_t suppressed; /* lines that were not logged since their number was last reported */
+    unsigned count;    /* number of lines that were logged in the present window */
+    uint64_t suppressed; /* number of lines not logged since this number was last reported */
 };
 
 /* What the caller has to do with a line; the result of cr_log_limit_decide(). */
 struct cr_log_limit_decision {
     bool is_admitted;  /* true: log the line */
-    bool begins;       /* true: log that further lines are only counted */
+    bool begins;       /* true: log that further lines are not logged, only counted */
     uint64_t reported; /* if not 0: first log that this number of lines was not logged */
 };
 
 /* Decides about one line at the time now_ms. This function does no I/O; cr_log_limited() calls it
- * and does what it says. */
+ * and carries out the decision. */
 struct cr_log_limit_decision cr_log_limit_decide(struct cr_log_limit *l, int64_t now_ms);
 
 /* Logs a line like cr_log(), unless the limit is reached. A line of a level that is not logged does

@@ -1,6 +1,6 @@
 /* Finds the memory limits of this process's cgroups. /proc/self/cgroup names the cgroup in each
- * hierarchy, and /proc/self/mountinfo says where the hierarchy is mounted and which cgroup its
- * root is: in a container with the host's cgroup namespace, that is the container's own cgroup. */
+ * hierarchy, and /proc/self/mountinfo says where the hierarchy is mounted and which cgroup its root
+ * is: in a container with the host's cgroup namespace, the root is the container's own cgroup. */
 #include "base/memory_limit.h"
 
 #include "base/read_file.h"
@@ -50,8 +50,8 @@ static bool find_cgroup(const char *root, const struct hierarchy *h, char out[PA
     return found;
 }
 
-/* Parses a line of /proc/self/mountinfo (proc(5)). Returns whether it is a mount of the hierarchy,
- * and stores its root and its folder, which point into `line`. */
+/* Parses a line of /proc/self/mountinfo (proc(5)). Returns whether the line describes a mount of
+ * the hierarchy. If so, sets *root and *folder, which point into `line`. */
 static bool parse_mount(char *line, const struct hierarchy *h, char **root, char **folder) {
     char *rest = strstr(line, " - "), *save;
     if (rest == NULL) return false;
@@ -83,8 +83,8 @@ static uint64_t read_limit(const char *folder, const char *file) {
     return end == text ? UINT64_MAX : n; /* "max" is no number */
 }
 
-/* Returns the smallest limit of the folder path[0..] and of the folders above it, down to a path of
- * `mount_len` bytes. */
+/* Returns the smallest limit of the folder `path` and of the folders above it, up to the folder of
+ * the mount, whose path is the first `mount_len` bytes of `path`. */
 static uint64_t read_limits(char path[PATH_MAX], size_t mount_len, const char *file) {
     uint64_t least = UINT64_MAX;
     for (;;) {

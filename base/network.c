@@ -116,8 +116,8 @@ int cr_network_list_add_text(struct cr_network_list *l, const char *text) {
     return rc;
 }
 
-/* The order of cr_network_list_sort(): first the wide networks, then the single addresses; each of
- * both by the address. */
+/* The order of cr_network_list_sort(): first the networks of several addresses, then the single
+ * addresses; within each of the two sets by address. */
 static int compare(const void *a, const void *b) {
     const struct cr_network *x = a, *y = b;
     bool single_x = x->bits == 128, single_y = y->bits == 128;

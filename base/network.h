@@ -17,7 +17,8 @@ struct cr_ip {
     uint8_t bytes[CR_ADDRESS_BYTES];
 };
 
-/* The addresses whose first `bits` bits are those of `ip`; the other bits of `ip` are 0. */
+/* A network: the addresses whose first `bits` bits are those of `ip`. The other bits of `ip` are
+ * 0. */
 struct cr_network {
     struct cr_ip ip;
     uint8_t bits; /* 0 to 128; 128 is a single address */
@@ -38,8 +39,8 @@ int cr_network_parse(const char *text, struct cr_network *out, struct cr_error *
 struct cr_network_list {
     struct cr_network *items;
     size_t count, cap;
-    size_t wide; /* how many items are no single addresses; after cr_network_list_sort() these are
-                  * the first items */
+    size_t wide; /* number of items that are no single addresses; cr_network_list_sort() sets it,
+                  * and puts these items first */
 };
 
 /* Appends a network. Returns 0 or -ENOMEM. */

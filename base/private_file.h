@@ -1,6 +1,7 @@
-/* Opens files that only this user may read and write, in folders to which others may write, too.
- * Somebody else could have put a symbolic link at the path, so that this process, which may have
- * more rights, overwrites the link's target. All functions may be called in a signal handler. */
+/* Opens files that only this user may read and write, in folders to which others may write, too. In
+ * such a folder, somebody else can put a symbolic link at the path; a plain open(2) would follow
+ * it, and this process, which may have more rights, would overwrite the link's target. These
+ * functions prevent that. All of them may be called in a signal handler. */
 #ifndef CR_PRIVATE_FILE_H
 #define CR_PRIVATE_FILE_H
 

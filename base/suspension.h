@@ -1,16 +1,17 @@
 /* Computes how long this machine was suspended (put to sleep). The monotonic clock, by which all
- * time limits are measured, does not run meanwhile; the boot-time clock does. So the difference of
- * the two clocks grows by the time of a suspension. */
+ * time limits are measured, does not run during a suspension; the boot-time clock does. So the
+ * difference of the two clocks grows by the time of a suspension. */
 #ifndef CR_SUSPENSION_H
 #define CR_SUSPENSION_H
 
 #include <stdint.h>
 
-/* A shorter time counts as an inexact reading of the two clocks, one after the other. */
+/* Shortest time in ms that counts as a suspension. The two clocks are read one after the other, so
+ * their difference is not exact. */
 #define CR_SUSPENSION_LEAST_MS 100
 
 struct cr_suspension {
-    int64_t ahead_ns; /* how far the boot-time clock is ahead of the monotonic clock */
+    int64_t ahead_ns; /* time in ns by which the boot-time clock is ahead of the monotonic clock */
 };
 
 /* Stores the present difference of the clocks. */

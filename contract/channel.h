@@ -51,8 +51,8 @@ enum channel_type {
      * written. The worker sends this from a signal handler */
     CHANNEL_DUMPED = 4,
     CHANNEL_LIMIT = 5, /* the worker has changed limit_ms in its page */
-    /* sent by crun-agent top instead of HELLO: requests SHOWN. `id` is an enum channel_order, which
-     * the agent carries out before; the order NOTICE uses `change` */
+    /* sent by crun-agent top instead of HELLO: requests SHOWN. `id` is an enum channel_order: an
+     * order that the agent carries out before it sends SHOWN; the order NOTICE uses `change` */
     CHANNEL_LOOK = 6,
     /* agent to worker */
     CHANNEL_WELCOME = 65, /* answers HELLO; carries the descriptor of the page (SCM_RIGHTS) */
@@ -67,7 +67,7 @@ enum channel_type {
     CHANNEL_SHOWN = 71,
 };
 
-/* What a process of the same user that sends LOOK wants the agent to do. */
+/* The order in a LOOK packet: what the agent has to do before it sends the snapshot. */
 enum channel_order {
     CHANNEL_ORDER_NONE = 0,
     CHANNEL_ORDER_DUMP = 1,   /* request flight records of all workers */
@@ -120,17 +120,19 @@ struct channel_packet {
 #define CHANNEL_GROUPS_MAX     60 /* most process groups of a worker that its page shows */
 #define CHANNEL_GROUP_NAME_MAX 24 /* bytes of a group's name in the page, NUL included */
 
-/* What the worker is in, in one process group; contract/progress.h reads and writes it. */
+/* The operation that the worker is in, in one process group; the functions of contract/progress.h
+ * read and write it. */
 struct channel_group {
     /* 1 plus the number of the group among the groups of the round; 0 = the entry is not in use.
-     * The worker writes it after `place`, `size` and `name`, which do not change while it is not 0.
-     */
+     * The worker writes `number` after `place`, `size` and `name`, and does not change these while
+     * `number` is not 0. */
     _Atomic uint64_t number;
     uint32_t place, size; /* the worker's rank in the group, and the group's number of ranks */
     char name[CHANNEL_GROUP_NAME_MAX];
     _Atomic uint64_t collective; /* progress_collective() */
     _Atomic uint64_t message;    /* progress_message() */
-    _Atomic int64_t since_ns;    /* time of the last entry, in ns of the monotonic clock */
+    _Atomic int64_t since_ns;    /* time (ns, monotonic clock) at which the worker last entered an
+                                  * operation */
 };
 
 /* When a worker can be stopped for a change. */
@@ -169,7 +171,7 @@ struct channel_page {
     _Atomic uint32_t counts_from_start;
     /* time of the first step in this round, in ns of the monotonic clock; 0 if there was none */
     _Atomic int64_t first_step_ns;
-    /* the groups that the worker is in; if there are more, only the oldest are shown */
+    /* the worker's process groups; if it has more than CHANNEL_GROUPS_MAX, the oldest ones */
     _Alignas(64) struct channel_group groups[CHANNEL_GROUPS_MAX];
 };
 

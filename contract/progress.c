@@ -1,4 +1,5 @@
-/* The words in which a worker writes what it is in: see contract/progress.h.
+/* Packs the operation that a worker is in into two 64-bit words, and unpacks them: implements
+ * contract/progress.h. The bits of the two words:
  *
  *   collective   bits 0-31 begun, 32-47 back, 48-55 kind, 56 waits, 57 open
  *   message      bits 0-31 seq, 32-55 peer, 56 receive, 57 waits */

@@ -1,10 +1,10 @@
 /* Which operation of a process group a worker is in: how a worker writes this into its page
  * (struct channel_group in contract/channel.h), and how the agent reads it.
  *
- * A worker makes three stores for each operation: the time and the operation when it enters the
- * operation, and the operation once more, without the mark that the worker waits in it, when it
- * leaves. An operation that has failed is not left, so the page of a worker that ends because of
- * the failure still shows it.
+ * A worker makes three stores for each operation. When it enters the operation, it stores the time,
+ * and the operation with a mark that the worker waits in it. When it leaves the operation, it
+ * stores the operation without the mark. If an operation fails, the worker does not make the third
+ * store, so the page of a worker that ends because of the failure still shows the operation.
  *
  * Pure: no I/O and no clock. */
 #ifndef CONTRACT_PROGRESS_H
@@ -39,8 +39,8 @@ enum progress_kind {
 };
 
 enum progress_state {
-    PROGRESS_IDLE,       /* the worker is in no operation of the group, and none is unfinished */
-    /* it is in none, but it has started operations that it does not know to be over */
+    PROGRESS_IDLE,       /* the worker is in no operation, and all that it started are over */
+    /* the worker is in no operation, but it has started some that may not be over */
     PROGRESS_OPEN,
     PROGRESS_COLLECTIVE, /* waits in a collective, or for one that it has started */
     PROGRESS_MESSAGE,    /* waits in a send or receive, or for one that it has started */
@@ -57,20 +57,22 @@ struct progress {
     uint32_t begun;          /* number of collectives that it has entered */
     uint32_t seq;            /* number of the operation in which it waits; else 0 */
     uint32_t peer;           /* if state is PROGRESS_MESSAGE: rank in the group of the other end */
-    int64_t since_ns;        /* time of the last change, in ns of the monotonic clock; 0 = none */
+    int64_t since_ns;        /* when it last entered an operation (ns, monotonic clock); 0 =
+                              * never */
 };
 
 /* ---- the worker's side: values for `collective` and `message` of struct channel_group ---- */
 
 #define PROGRESS_BEHIND_MAX 0xffffU
 
-/* For `collective`: the worker has entered `begun` collectives. If `waits`, it waits for number
- * begun - 1 - back, which is of this kind. `open`: it has started operations that are not over. */
+/* Returns the value of `collective` for a worker that has entered `begun` collectives. If `waits`,
+ * the worker waits in the collective with the number begun - 1 - back (the first one has the number
+ * 0), which is of this kind. If `open`, it has started operations that may not be over. */
 uint64_t progress_collective(uint32_t begun, uint32_t back, enum progress_kind kind, bool waits,
                              bool open);
 
-/* For `message`: if `waits`, the worker waits in the send or receive number `seq`, whose other end
- * is rank `peer` of the group. */
+/* Returns the value of `message`. If `waits`, the worker waits in the send or receive with the
+ * number `seq`, whose other end is rank `peer` of the group. */
 uint64_t progress_message(uint32_t seq, uint32_t peer, enum progress_kind kind, bool waits);
 
 /* ---- the agent's side ---- */
@@ -80,7 +82,8 @@ enum progress_kind progress_kind_of(uint64_t collective);
 
 /* Reads the entry of one group. The worker may have written anything, so every value is checked or
  * limited; in the name, other bytes than printable ASCII are replaced by '?'. Returns false if the
- * entry is not in use. */
+ * entry is not in use, or if the worker's rank in the group is not smaller than the group's
+ * size. */
 bool progress_read(const struct channel_group *g, struct progress *out);
 
 const char *progress_kind_name(enum progress_kind kind);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define ENVIRON_MAX ((size_t) 1 << 20) /* most bytes of an environment that are read */
-#define DEPTH_MAX   8                  /* most programs that wait for each other, as `sh` does */
+#define DEPTH_MAX   8                  /* longest chain of programs that wait for a child */
 
 /* ---- environments ---- */
 
@@ -60,7 +60,7 @@ bool inspect_variable(int64_t pid, const char *name, char *out, size_t cap) {
 
 /* ---- the process that works ---- */
 
-/* Returns the first child of a process, or -1. */
+/* Returns the first child of a process, or -1 if it has none. */
 static int64_t first_child(int64_t pid) {
     char path[80];
     int64_t child = -1;
@@ -126,8 +126,8 @@ static int add(struct found *f, int64_t pid, int64_t rank, int64_t local_rank) {
     return 0;
 }
 
-/* Adds the process if it is a worker of the job: it has the variables of one, and its parent does
- * not have the same values, which the children of a worker inherit. */
+/* Adds the process if it is a worker of the job. A worker has the variables of a worker. Its
+ * children inherit them, so a process whose parent has the same values is no worker itself. */
 static int consider(struct found *f, int64_t pid, const char *run_id) {
     size_t len;
     int rc = 0;

@@ -7,7 +7,7 @@
 
 #define LEVELS_MAX 64 /* most words of a row that are compared */
 
-/* A part of a text that is compared with a part of another text. */
+/* What is compared of two rows: an operation, or one function of a stack. */
 struct word {
     const char *text;
     size_t len;
@@ -39,17 +39,17 @@ static void add_stack(struct item *item, const char *stack) {
     }
 }
 
-/* Returns where the row's main thread waits in the kernel if that is compared with other rows. It
- * is not if a stack says what the thread does: a thread that waits in a short loop is seen now in
- * the kernel and now outside of it. */
+/* Returns the place in the kernel by which the row is compared with others; "" if the place is not
+ * compared. It is not compared if a stack is known and the thread runs or sleeps: a thread that
+ * waits in a short loop is seen now in the kernel and now outside of it. */
 static const char *kernel_word(const struct inspect_row *row) {
     bool has_stack = row->python[0] != '\0' || row->native[0] != '\0';
     return has_stack && strchr("RS", row->state) != NULL ? "" : row->kernel;
 }
 
-/* The words of a row. The operation comes first: ranks in different operations differ, wherever
- * their code stands. The Python stack, if it is known, replaces the native one, because below
- * Python all ranks that call the same function run the same machine code. */
+/* Sets the words of a row. The operation comes first: ranks in different operations differ,
+ * wherever their code stands. The Python stack, if it is known, replaces the native one, because
+ * below Python all ranks that call the same function run the same machine code. */
 static void split(struct item *item, struct inspect_row *row) {
     *item = (struct item){.row = row, .shared = SIZE_MAX};
     add_word(item, row->operation, strlen(row->operation));
@@ -116,7 +116,8 @@ static void find_majority(struct item *items, size_t count) {
 static int compare_facts(const struct inspect_row *a, const struct inspect_row *b) {
     int order = strcmp(a->operation, b->operation);
     if (order == 0) order = strcmp(a->python, b->python);
-    /* below Python, the machine code of equal rows may be at slightly different places */
+    /* if the Python stacks are equal, the native ones are not compared: below the same Python
+     * function, they may still differ a little */
     if (order == 0 && a->python[0] == '\0') order = strcmp(a->native, b->native);
     if (order == 0) order = strcmp(kernel_word(a), kernel_word(b));
     if (order == 0) order = strcmp(a->note, b->note);
@@ -149,8 +150,8 @@ static size_t make_groups(const struct item *items, size_t count, struct inspect
     return n;
 }
 
-/* Copies the rows to `out` in the order of the groups, and sets each group's `first` to the place
- * there. */
+/* Copies the rows to `out` in the order of the groups, and sets each group's `first` to its index
+ * in `out`. */
 static void place_rows(const struct item *items, struct inspect_group *groups, size_t group_count,
                        struct inspect_row *out) {
     size_t n = 0;

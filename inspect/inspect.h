@@ -24,7 +24,8 @@ struct inspect_row {
     int64_t rank, local_rank; /* -1 if not known */
     int64_t pid;              /* the process that the row describes */
     char host[INSPECT_HOST_MAX];
-    char state;                       /* state of the main thread as in proc(5), such as 'S'; '?' */
+    char state;                       /* state of the main thread as in proc(5), such as 'S'; '?' if
+                                       * not known */
     char program[32];                 /* the name of the program, without its folder */
     char kernel[INSPECT_TEXT_MAX];    /* where the main thread waits in the kernel */
     char operation[INSPECT_TEXT_MAX]; /* collective operation that the worker says it is in */
@@ -42,8 +43,8 @@ void inspect_row_init(struct inspect_row *row, int64_t pid);
 struct inspect_group {
     size_t first;   /* index in `rows` of the row with the smallest rank */
     size_t count;   /* number of rows in the group */
-    /* number of functions, from the outermost one, that the rows of the group share with the
-     * majority; SIZE_MAX if the group belongs to the majority */
+    /* how many functions of their stacks, from the outermost one on, these rows share with the
+     * rows of the largest set; SIZE_MAX if this is the largest set */
     size_t shared;
 };
 
@@ -53,14 +54,14 @@ struct inspect_group {
  * *group_count. Returns 0 or -ENOMEM.
  *
  * The majority is found from the outermost function inwards: where more than half of the rows that
- * have come so far agree on the next function, they stay in the majority and the others leave it.
- * So a rank that loads data differs although the other ranks are at different places inside of the
- * same collective operation. */
+ * are still in the majority agree on the next function, these stay in the majority and the others
+ * leave it. So a rank that loads data differs from the majority although the other ranks are at
+ * different places inside of the same collective operation. */
 int inspect_fold(struct inspect_row *rows, size_t count, struct inspect_group **groups,
                  size_t *group_count);
 
-/* Returns whether the first group differs from the majority at a place that tells something: some
- * rows are in the majority, and the first group left it before all other groups did. */
+/* Returns whether the first group has the odd ranks: some rows are in the majority, and the first
+ * group left the majority nearer to the outermost function than all other groups. */
 bool inspect_has_odd(const struct inspect_group *groups, size_t group_count);
 
 /* ---- texts: each function appends to `out` and returns 0 or -ENOMEM ---- */
@@ -76,16 +77,18 @@ int inspect_write_line(struct cr_buffer *out, struct inspect_row *rows, size_t c
  * most `most` runs of consecutive ranks are written, and then how many ranks are left out. */
 int inspect_write_ranks(struct cr_buffer *out, const struct inspect_row *rows, size_t count,
                         size_t most, const char *separator);
-/* Reads such a text with the separator ",". Stores at most `most` ranks in `ranks`. Returns their
- * number, or -EINVAL if the text is malformed or has more. */
+/* Reads a text that inspect_write_ranks() has written with the separator ",". Stores the ranks in
+ * `ranks`. Returns their number, or -EINVAL if the text is malformed or has more than `most`
+ * ranks. */
 int64_t inspect_read_ranks(const char *text, int64_t *ranks, size_t most);
 /* Returns the first row of a group that was seen waiting in the kernel, or else the first row. */
 const struct inspect_row *inspect_most_telling(const struct inspect_row *rows, size_t count);
 /* Appends the row as one line of JSON with a newline, at most INSPECT_JSON_MAX bytes. */
 int inspect_row_write(struct cr_buffer *out, const struct inspect_row *row);
 #define INSPECT_JSON_MAX ((size_t) 4096)
-/* Reads such a line. Returns 0, -EINVAL if the line is not a row, or -ENOMEM. Texts are cut to
- * their size in the row, and bytes that are not printable become \xNN. */
+/* Reads a line that inspect_row_write() has written. Returns 0, -EINVAL if the line is not a row,
+ * or -ENOMEM. Texts are cut to their size in the row, and bytes that are not printable become
+ * \xNN. */
 int inspect_row_read(struct inspect_row *row, const char *line, size_t len);
 
 #endif

@@ -15,23 +15,25 @@ const char *inspect_word(struct inspect_row *row, size_t level, size_t *len);
 
 /* ---- looking into one process; each function fills in fields of the row for row->pid ---- */
 
-/* process.c: state, program and kernel. Returns 0, or -ESRCH if there is no such process. */
+/* process.c: fills in state, program and kernel. Returns 0, or -ESRCH if there is no such
+ * process. */
 int inspect_process(struct inspect_row *row);
-/* operation.c: operation, if the process uses libcrunrt: requests a flight record with the dump
- * signal and reads it. */
+/* operation.c: fills in operation if the process uses libcrunrt: requests a flight record with the
+ * dump signal, and reads the record. */
 void inspect_operation(struct inspect_row *row);
-/* native_stack.c: native. If the stack cannot be read, appends the reason to the note. */
+/* native_stack.c: fills in native. If the stack cannot be read, appends the reason to the note. */
 void inspect_native_stack(struct inspect_row *row);
-/* python_stack.c: python, if the process runs Python. If the stack cannot be read, appends the
- * reason to the note. */
+/* python_stack.c: fills in python if the process runs Python. If the stack cannot be read, appends
+ * the reason to the note. */
 void inspect_python_stack(struct inspect_row *row);
 
 /* find.c: copies the value of a variable in the environment that the process was started with, at
  * most cap - 1 bytes. Returns false, and makes `out` "", if the process has no such variable or its
  * environment cannot be read. */
 bool inspect_variable(int64_t pid, const char *name, char *out, size_t cap);
-/* find.c: returns the process that works for the worker `pid`: if the worker is a shell or another
- * program that only waits for its child, that child, or the child's child. */
+/* find.c: returns the pid of the process that does the work of the worker `pid`. This is the worker
+ * itself; or, if the worker is a shell or another program that only waits for its child, the child,
+ * or the child's child. */
 int64_t inspect_working_process(int64_t pid);
 
 /* Appends a reason to row->note. */

@@ -22,10 +22,10 @@
 
 #define LOOKERS_MAX 16 /* most processes that look side by side */
 
-/* One forked process; looks at the rows index, index + count, index + 2 * count, … */
+/* One of `step` forked processes; number `index` looks at the rows index, index + step, … */
 struct looker {
     pid_t pid;
-    int fd; /* reading end of its pipe; -1 after its end */
+    int fd; /* reading end of the process's pipe; -1 after the end of its output */
     struct cr_buffer input;
 };
 
@@ -39,7 +39,7 @@ static void look_at(struct inspect_row *row) {
 
 static _Noreturn void looker_main(struct inspect_row *rows, size_t count, size_t index,
                                   size_t step, int out) {
-    /* a looker that outlived its parent would trace a worker for ever */
+    /* if the parent dies, this process dies, too; otherwise it could trace a worker for ever */
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (size_t i = index; i < count; i += step) {
         struct cr_buffer line = {0};
@@ -119,7 +119,8 @@ static void receive_all(struct looker *lookers, size_t looker_count, struct insp
 
 static void end_looker(struct looker *l) {
     if (l->pid > 0) {
-        /* py-spy is a child of the looker and ends by itself: nobody reads its output any more */
+        /* py-spy, a child of the looker, ends by itself, because nobody reads its output any
+         * more */
         if (l->fd >= 0) (void) kill(l->pid, SIGKILL);
         (void) waitpid(l->pid, NULL, 0);
     }

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "inspect/inspect.h"
 
-/* name of the program as argv[0]; a program that finds itself called so runs inspector_main() */
+/* a program that has this name as its argv[0] runs inspector_main() */
 #define INSPECTOR_NAME       "crun-inspect"
 #define INSPECTOR_TIMEOUT_MS 4000 /* longest time in ms that inspector_main() runs */
 

@@ -138,7 +138,8 @@ static int on_frame(Dwfl_Frame *frame, void *arg) {
     bool is_activation;
     char name[512];
     if (w->frames++ >= FRAMES_MAX || !dw.frame_pc(frame, &pc, &is_activation)) return 1;
-    /* the return address can belong to the next function, so the address of the call is used */
+    /* in all frames but the innermost one, pc is a return address, which can belong to the next
+     * function in memory; pc - 1 lies in the call */
     if (!is_activation) pc--;
     Dwfl_Module *module = dw.module_at(w->dwfl, pc);
     const char *path = module == NULL ? NULL
@@ -159,16 +160,16 @@ static int on_frame(Dwfl_Frame *frame, void *arg) {
     (void) snprintf(name, sizeof(name), "%s", plain != NULL && status == 0 ? plain : symbol);
     if (plain != NULL) shorten(name);
     free(plain);
-    name[strcspn(name, "@")] = '\0'; /* the version of the symbol, as in "poll@@GLIBC_2.2.5" */
+    name[strcspn(name, "@")] = '\0'; /* cuts the version, as in "poll@@GLIBC_2.2.5" */
     if (!inspect_add_function(w->row->native, name)) return 1;
-    return strcmp(name, "main") == 0 ? 1 : 0; /* the functions that call main() tell nothing */
+    return strcmp(name, "main") == 0 ? 1 : 0; /* the callers of main() are left out */
 }
 
 /* ---- stopping the thread ---- */
 
 static void on_alarm(int signum) { (void) signum; }
 
-/* Waits until the thread has stopped, at most STOP_MAX_S. */
+/* Waits until the thread has stopped, at most STOP_MAX_S. Returns whether it has stopped. */
 static bool wait_stopped(pid_t tid) {
     struct sigaction action = {.sa_handler = on_alarm}, before; /* no SA_RESTART: ends waitpid() */
     int status = 0;
@@ -190,7 +191,7 @@ static bool stop_thread(struct inspect_row *row) {
     }
     if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0 && wait_stopped(tid)) return true;
     inspect_note(row, "native stack: the process does not stop; it is inside of the kernel");
-    return false; /* a traced thread runs on when its tracer ends, which follows at once */
+    return false; /* this process ends soon, and then the kernel lets the thread go on */
 }
 
 static void read_frames(struct inspect_row *row) {
@@ -202,7 +203,7 @@ static void read_frames(struct inspect_row *row) {
     struct walk w = {.row = row, .dwfl = dw.begin(&callbacks)};
     bool ok = w.dwfl != NULL && dw.report(w.dwfl, tid) == 0 &&
               dw.report_end(w.dwfl, NULL, NULL) == 0 && dw.attach(w.dwfl, tid, true) == 0;
-    /* the result of frames() tells nothing: most stacks end with an error at their last frame */
+    /* the result of frames() is ignored: for most stacks it is an error at the last frame */
     if (ok) (void) dw.frames(w.dwfl, tid, on_frame, &w);
     if (row->native[0] == '\0') inspect_note(row, "native stack: %s", dw.error(-1));
     if (w.dwfl != NULL) dw.end(w.dwfl);
@@ -213,7 +214,7 @@ static void cut_start(char *stack) {
     char *start = strstr(stack, INSPECT_CALLED_BY "__libc_start_main");
     if (start == NULL) return;
     *start = '\0';
-    /* between the two stands a function without a name */
+    /* between main() and __libc_start_main() the C library has a function without a name */
     char *last = strstr(stack, INSPECT_CALLED_BY "libc.so");
     if (last != NULL && strstr(last + 1, INSPECT_CALLED_BY) == NULL) *last = '\0';
 }

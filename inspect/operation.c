@@ -44,8 +44,8 @@ static bool has_handler(int64_t pid, int signum) {
     return has_library;
 }
 
-/* Writes the path of the worker's flight record. Returns its length, or 0 if the worker has no
- * place for one. */
+/* Stores the path to which the worker writes its flight record. Returns the length of the path, or
+ * 0 if the worker has none. */
 static size_t find_path(const struct inspect_row *row, char out[PATH_MAX]) {
     char prefix[PATH_MAX - 32], rank[16];
     int n = 0;
@@ -60,8 +60,8 @@ static size_t find_path(const struct inspect_row *row, char out[PATH_MAX]) {
     return n > 0 && n < PATH_MAX ? (size_t) n : 0;
 }
 
-/* Sends the signal and waits until the record has been renamed to `path`. Returns whether it has
- * within DUMP_MAX_MS. */
+/* Sends the dump signal, and waits until the worker has renamed its flight record to `path`, at
+ * most DUMP_MAX_MS. Returns whether it has done so. */
 static bool request_record(int64_t pid, int signum, const char *path) {
     char folder[PATH_MAX], event[4096] __attribute__((aligned(8)));
     const char *slash = strrchr(path, '/');
@@ -81,14 +81,14 @@ static bool request_record(int64_t pid, int signum, const char *path) {
     return false;
 }
 
-/* Returns the text of a field of a flight record's entry. */
+/* Returns the text of a field of a flight record's entry; "?" if there is no such text. */
 static const char *text_of(const json_t *entry, const char *name) {
     const char *text = json_string_value(json_object_get(entry, name));
     return text != NULL ? text : "?";
 }
 
-/* Describes the oldest operation that has not ended: the program waits for it, while younger ones
- * wait for their turn. If all have ended, names the last one. */
+/* Describes the oldest operation that has not ended, because the later ones wait for its end. If
+ * all have ended, names the last one. */
 static void describe(struct inspect_row *row, const json_t *record) {
     const json_t *entries = json_object_get(record, "entries"), *entry, *found = NULL;
     char text[INSPECT_TEXT_MAX];

@@ -111,8 +111,8 @@ static void describe_fd(int64_t pid, unsigned long long fd, char *out, size_t ca
     if (n <= 0) return;
     target[n] = '\0';
     if (strncmp(target, "anon_inode:", 11) == 0) return;
-    /* the number of a pipe or socket is different in each process, so that equal rows would
-     * differ */
+    /* cut the number of a pipe or socket: it is different in each process, so no two rows would be
+     * equal */
     char *number = strstr(target, ":[");
     if (number != NULL) *number = '\0';
     size_t len = (size_t) snprintf(out, cap, number != NULL ? " of a " : " of ");
@@ -139,8 +139,8 @@ static void describe_call(int64_t pid, char *out, size_t cap) {
 
 /* ---- the kernel's side ---- */
 
-/* Writes the innermost functions of the kernel stack, which only root can read: for a process that
- * cannot be interrupted this is the only stack. */
+/* Writes the innermost functions of the kernel stack, which only root can read. For a process in an
+ * uninterruptible sleep, no other stack can be read. */
 static void describe_kernel_stack(int64_t pid, char *out, size_t cap) {
     char text[FILE_MAX];
     size_t len = 0;
@@ -163,7 +163,7 @@ static void describe_kernel(struct inspect_row *row) {
     char call[220], channel[64], where[INSPECT_TEXT_MAX];
     describe_call(row->pid, call, sizeof(call));
     if (read_of(row->pid, "wchan", channel, sizeof(channel)) < 0) channel[0] = '\0';
-    /* the kernel shows "0" to a process that may not see the function, and for one that runs */
+    /* the kernel shows "0" if this process may not see the function, or if the other one runs */
     if (strcmp(channel, "0") == 0) channel[0] = '\0';
     where[0] = '\0';
     if (row->state == 'D') describe_kernel_stack(row->pid, where, sizeof(where));

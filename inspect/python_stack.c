@@ -66,7 +66,7 @@ static void take_answer(struct inspect_row *row, const struct cr_buffer *answer)
     if (row->python[0] == '\0') inspect_note(row, "Python stack: py-spy gave none");
 }
 
-/* Starts py-spy with its stdout on `out`. Returns 0 or an errno. */
+/* Starts py-spy with its stdout on `out`. Returns 0 or a positive errno. */
 static int start(int64_t pid, int out, pid_t *child) {
     char number[24];
     posix_spawn_file_actions_t actions;

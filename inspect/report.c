@@ -75,7 +75,7 @@ static const char *state_text(char state) {
     }
 }
 
-/* Appends where the odd rank is: the function in which it left the majority, and the innermost
+/* Appends where the odd rank is: the function in which it left the majority, and its innermost
  * function. */
 static int append_place(struct cr_buffer *out, struct inspect_row *row, size_t shared) {
     const char *stack = row->python[0] != '\0' ? row->python : row->native;

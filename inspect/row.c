@@ -25,8 +25,8 @@ static json_t *row_object(const struct inspect_row *row) {
                      row->python, "native", row->native, "note", row->note);
 }
 
-/* Removes the outermost half of a stack. The cut is between two functions, so no character is cut
- * either. */
+/* Removes the outermost half of a stack. The cut is between two functions, so it is never within a
+ * character of several bytes. */
 static void halve(char *stack) {
     size_t len = strlen(stack);
     if (len == 0) return;
@@ -47,7 +47,8 @@ int inspect_row_write(struct cr_buffer *out, const struct inspect_row *row) {
         char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
         if (text == NULL) return -ENOMEM;
         size_t len = strlen(text);
-        /* JSON writes some characters, such as quotes, with two bytes, so a row can be too long */
+        /* JSON writes some characters, such as quotes, with two bytes, so a row can be too long;
+         * then its stacks are cut */
         bool fits = len < INSPECT_JSON_MAX || (r.native[0] == '\0' && r.python[0] == '\0');
         int rc = fits ? cr_buffer_printf(out, "%s\n", text) : 0;
         free(text);

@@ -10,9 +10,10 @@
  * The agent also runs this program under the name INSPECTOR_NAME, which makes it the program of
  * inspect/inspector.h.
  *
- * Signal handlers are installed before the first worker starts. If a signal arrives before any
- * worker has started, crun also ends the job in order, but then raises the same signal against
- * itself and dies of it, as torchrun does: a shell reports 143 for SIGTERM instead of 1. */
+ * Signal handlers are installed before the first worker starts. After a signal that ends the job,
+ * crun stops all workers in order. If no worker had started when the signal arrived, crun then
+ * raises the same signal against itself and dies of it, as torchrun does: for SIGTERM a shell
+ * reports 143, not 1. */
 #include "agent/agent.h"
 #include "base/clock.h"
 #include "base/daemon.h"
@@ -109,8 +110,8 @@ static int fail(int status, const char *text) {
     return status;
 }
 
-/* Reports *err and returns `status`. For -EMFILE (too many open files), first appends to the
- * text how to raise the limit, because the functions that open files do not say that. */
+/* Reports *err and returns `status`. If the error is -EMFILE (too many open files), first appends
+ * to its text how to raise the limit, because the functions that open files do not say that. */
 static int fail_with(int status, struct cr_error *err) {
     size_t n = strlen(err->text);
     struct rlimit files = {0};
@@ -234,8 +235,8 @@ static int watch_signals(struct launcher *l, const struct options *options,
     return signals_open(&l->signals, &l->loop, &set, on_signal, l, err);
 }
 
-/* Appends what to do about a port that another program has. With the backend static, this program
- * may be a crun of the same job that was started with the same node rank. */
+/* Appends to err->text what the user can do if another program has the port. With the backend
+ * static, that program may be a crun of the same job that was started with the same node rank. */
 static void add_port_remedy(struct cr_error *err, const struct options *options,
                             const struct rendezvous_options *rendezvous) {
     bool by_endpoint = options->value[OPTION_RDZV_ENDPOINT][0] != '\0';
@@ -326,8 +327,8 @@ static int find_program(const struct options *o, struct program *out, struct cr_
 }
 
 /* Replaces the program by "crun --pmi-worker PROGRAM ..." (launcher/pmi/pmi.h). `self` is the path
- * of crun. The agent replaces $ in arguments, to which the program's path now belongs, so each $
- * in the path is doubled. */
+ * of crun. The program's path becomes an argument of crun. The agent expands variables ($NAME) in
+ * arguments, so each $ in the path is doubled. */
 static int add_pmi(struct program *program, const char *self, struct cr_error *err) {
     size_t count = 0, n = 2;
     while (program->argv[count] != NULL) count++;

@@ -85,8 +85,8 @@ static int read_hosts(struct describer *d, const char *hostfile) {
     return rc;
 }
 
-/* Returns how many workers --nproc-per-node gives to each host; 0 if it is not given or is a word
- * such as "gpu". */
+/* Sets *out to the number of workers of --nproc-per-node; to 0 if the option is not given or is a
+ * word such as "gpu". Returns 0; or a negative errno, and sets the error. */
 static int read_nproc(struct describer *d, uint32_t *out) {
     const char *text = d->options->value[OPTION_NPROC];
     *out = 0;
@@ -103,8 +103,9 @@ static int check_slots(struct describer *d, const struct hosts_entry *host, uint
                    option_label(d->options, OPTION_NPROC, label), nproc, host->name, host->slots);
 }
 
-/* Decides the workers of each host: --nproc-per-node, else the host's slots, else the default of
- * --nproc-per-node. `counts` gets the numbers; 0 if the host itself counts, as for "gpu". */
+/* Sets counts[i] to the number of workers of host i: the value of --nproc-per-node; if that is not
+ * given, the host's slots; if it has none, 1. The number is 0 if the host itself finds it out, as
+ * with --nproc-per-node=gpu. */
 static int count_workers(struct describer *d, uint32_t *counts) {
     uint32_t nproc = 0;
     bool given = is_given(d->options, OPTION_NPROC);
@@ -117,8 +118,8 @@ static int count_workers(struct describer *d, uint32_t *counts) {
     return rc;
 }
 
-/* Shares out --world-size workers among the hosts, in their order. Hosts that get none do not take
- * part. */
+/* If --world-size is given, fills the hosts with its workers in the order of the list. The last
+ * host may get fewer than `counts` says; hosts that get none are removed from the list. */
 static int share_out(struct describer *d, uint32_t *counts) {
     struct hosts_list *list = &d->out->list;
     uint32_t left = 0, wanted = 0;
@@ -177,7 +178,8 @@ static int describe_nodes(struct describer *d) {
 
 /* ---- options of the launchers ---- */
 
-/* Options that only the starter obeys, or that each launcher gets from its deputy. */
+/* Returns whether an option is not passed on to the launchers as the user gave it: either only the
+ * starter obeys it, or each deputy gives its launcher a value of its own. */
 static bool is_own(enum option_id id) {
     static const enum option_id own[] = {
         OPTION_HOSTS, OPTION_HOSTFILE, OPTION_WORLD_SIZE, OPTION_EXPORT, OPTION_RSH, OPTION_FAN_OUT,
@@ -230,8 +232,8 @@ static int describe_options(struct describer *d, const char *run_id) {
     return 0;
 }
 
-/* Sets job->conf and job->last_call_ms. The starter itself waits for the last hosts, so the
- * coordinator's last call can be short: it begins when the launchers have been started. */
+/* Sets job->conf and job->last_call_ms. The starter waits for late hosts before it starts the
+ * launchers, so the coordinator's own last call can be short. */
 static int describe_conf(struct describer *d) {
     const char *conf = d->options->value[OPTION_RDZV_CONF];
     struct hosts_job *job = &d->out->job;
@@ -290,8 +292,8 @@ static const char *find_variable(char *const *environment, const char *name) {
     return NULL;
 }
 
-/* Adds the variables of --export: "NAME=VALUE", or "NAME" with this process's value. They come
- * last, so that they win over those that are passed on anyway. */
+/* Appends the variables of --export: "NAME=VALUE", or "NAME" with this process's value. They stand
+ * after the variables that are always passed on, so that they replace those of the same name. */
 static int add_exported(struct describer *d, char *const *environment, const char **texts,
                         size_t *n) {
     for (size_t i = 0; i < d->options->exported_count; i++) {

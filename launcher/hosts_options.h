@@ -15,13 +15,14 @@ struct hosts_choice {
     char nproc[16]; /* value of --nproc-per-node that follows from --world-size */
 };
 
-/* Returns true if the options name hosts on which crun shall start the job. */
+/* Returns true if --hosts or --hostfile is given, so that crun starts the job on other hosts. */
 static inline bool hosts_are_given(const struct options *o) {
     return o->value[OPTION_HOSTS] != NULL || o->value[OPTION_HOSTFILE] != NULL;
 }
 
-/* Without hosts: replaces --world-size by --nproc-per-node, if it is given, and refuses options
- * that have a meaning only with hosts. Returns 0; or -EINVAL, and sets err. */
+/* Call this if the options name no hosts. If --world-size is given, replaces it by
+ * --nproc-per-node. Refuses options that have a meaning only with hosts. Returns 0; or -EINVAL, and
+ * sets err. */
 int hosts_fill_one_node(struct options *options, struct hosts_choice *out, struct cr_error *err);
 
 /* Describes the job. `hostfile` is the text of the file of --hostfile, or NULL. `environment` is

@@ -45,9 +45,9 @@ static int draw_secret(char out[SECRET_TEXT], struct cr_error *err) {
     return 0;
 }
 
-/* Sets the job's secret: the text of the user's token file. If the user gives none, and crun itself
- * decides where the nodes meet, a new secret is drawn, so that nobody else can join the job. That
- * needs libsodium: rendezvous/secure/primitives.c makes the same check. `drawn` keeps the text. */
+/* Sets the job's secret to the text of the user's token file. If the user gives no token file and
+ * no endpoint, draws a new secret and stores its text in `drawn`, so that nobody else can join the
+ * job. Secrets need libsodium, for which rendezvous/secure/primitives.c makes the same check. */
 static int set_secret(const struct options *options, struct hosts_job *job, char **file,
                       char drawn[SECRET_TEXT], struct cr_error *err) {
     const char *path = options->value[OPTION_RDZV_TOKEN_FILE];

@@ -574,8 +574,9 @@ static int build_timer_file(struct builder *b) {
     return 0;
 }
 
-/* Reads --event-log, --summary, --log-format and --status-addr. In torchrun, --event-log is short
- * for --event-log-handler, so the names of its two handlers are not taken for files here. */
+/* Reads --event-log, --summary, --log-format and --status-addr. In torchrun, --event-log is an
+ * abbreviation of --event-log-handler. So the names of torchrun's two handlers, "console" and
+ * "null", are not taken for files. */
 static int build_history(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     static const char *const words[] = {"auto", "always", "never"};

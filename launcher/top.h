@@ -6,9 +6,9 @@
 
 #include <stdbool.h>
 
-/* Returns whether the command line begins with `crun top` and means the command. It does not if the
- * program was called by another name, such as torchrun, or if there is a file `top` in the current
- * folder: torchrun would run that file. `called` is the name by which crun was called. */
+/* Returns whether the command line is the command `crun top`. It is not if the program was called
+ * by another name, such as torchrun; nor if the current folder has a file `top`, which torchrun
+ * would run as the program. `called` is the name by which crun was called. */
 bool top_is_meant(const char *called, char *const *words);
 
 /* Executes crun-agent, which lies beside this program or in PATH. Returns only if that fails: a

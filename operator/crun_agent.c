@@ -3,7 +3,8 @@
  * `serve` hosts the coordinators and the stores of any number of jobs, so that no training node has
  * to host them. `status` lists the jobs of a coordinator, `notify` requests nodes of a job to leave
  * it, and `dump` requests flight records from workers. These three commands work with every
- * coordinator, whether `crun-agent serve` or a crun hosts it. `why` shows where workers wait. */
+ * coordinator, whether `crun-agent serve` or a crun hosts it. `why` shows where workers wait, `top`
+ * follows a job in a terminal, and `key` derives a key of one job from a secret. */
 #include "operator/operator_internal.h"
 
 #include "base/daemon.h"

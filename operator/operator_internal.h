@@ -15,7 +15,8 @@ extern const struct cr_command operator_serve, operator_status, operator_notify,
     operator_why, operator_top, operator_key;
 
 /* Parses the command's only argument, HOST:PORT, into *out, and calls operator_authenticate().
- * Returns 0. If the argument is wrong, prints the reason and returns the exit status. */
+ * Returns 0. If the argument is wrong or operator_authenticate() fails, prints the reason and
+ * returns the exit status. */
 int operator_read_where(const struct cr_command *command, const struct cr_command_line *line,
                         struct cr_endpoint *out);
 

@@ -34,7 +34,7 @@ static const struct cr_option options[OPTION_COUNT] = {
 struct top {
     struct top_source source;
     struct status_view view;
-    json_t *snapshot, *before; /* the last one, and one of an earlier time, or NULL */
+    json_t *snapshot, *before; /* the last one; and an earlier one, or NULL */
     char message[256];         /* shown in the last line until the next key; "" if there is none */
     int64_t interval_ms;
 };
@@ -108,7 +108,8 @@ static void show_log(struct top *t) {
                     strerror(-rc));
 }
 
-/* Gives an order to the job: to this host's crun, or through the coordinator. */
+/* Gives an order to the crun of this host; or to the coordinator, which sends it on to the
+ * nodes. */
 static void give_order(struct top *t, enum status_order order) {
     const json_t *job = status_view_job(&t->view);
     struct rdzv_operate what = {.run_id = field(job, "id"), .host = "", .why = "crun-agent top"};

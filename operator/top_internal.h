@@ -46,10 +46,12 @@ void top_terminal_size(size_t *columns, size_t *rows);
 /* Replaces what is on the screen by these lines. */
 void top_terminal_draw(const char *text, size_t len);
 /* Waits for a key, at most timeout_ms. Returns the character, an enum top_key, or TOP_KEY_NONE if
- * no key came or the size has changed; -1 if the terminal is gone or a signal ends the process. */
+ * no key came or the size has changed; -1 if the terminal is gone, or if a signal has come that is
+ * to end the process. */
 int top_terminal_key(int timeout_ms);
-/* Runs a program on the first screen, waits for its end, and switches back; if `waits`, only after
- * a key. Returns the program's exit status, or a negative errno if it cannot be run. */
+/* Runs a program on the terminal's first screen and waits for its end; if `waits`, also for a key.
+ * Then switches back to the second screen. Returns the program's exit status, or a negative errno
+ * if it cannot be run. */
 int top_terminal_run(const char *program, char *const argv[], bool waits);
 
 #endif

@@ -9,14 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Longest time in ms for a coordinator's answer. An HTTP server does not answer what it takes for
- * the beginning of a request, so the time must be bearable for a person. */
+/* Longest time in ms for a coordinator's answer. If the address is that of an HTTP server, no
+ * answer comes, because the server waits for the rest of a request. A person waits for all of this
+ * time, so it is short. */
 #define COORDINATOR_TIMEOUT_MS 3000
 #define LOOK_TIMEOUT_MS 1000 /* longest time in ms for all crun processes of this host to answer */
 
 /* ---- jobs of this host ---- */
 
-/* Returns the job in the snapshot to which the process that made it belongs: the one with ranks. */
+/* Returns the job of the crun that made the snapshot: the only job of the snapshot that has ranks.
+ * Returns NULL if no job has. */
 static json_t *own_job(const json_t *snapshot) {
     size_t i;
     json_t *job;
@@ -48,8 +50,8 @@ static int check_one_job(const json_t *found, struct cr_error *err) {
     return cr_fail(err, -EINVAL, "several jobs run on this host: %s; give one of these ids", list);
 }
 
-/* Makes one snapshot of those of all nodes of a job that run on this host: the one whose node hosts
- * the rendezvous gets the ranks of the others. */
+/* Merges the snapshots of a job's nodes that run on this host: the ranks of all are put into one of
+ * them. This is the snapshot of the node that hosts the rendezvous, or else the first one. */
 static json_t *merge(const json_t *found) {
     json_t *result = json_array_get(found, 0), *snapshot, *rank;
     size_t i, j;

@@ -1,6 +1,6 @@
-/* The terminal of crun-agent top: single keys, the second screen, and programs in between. It
- * writes the escape sequences that every terminal since the VT100 knows, so it needs no terminal
- * library. */
+/* The terminal of crun-agent top: reads single keys, draws on the second screen, and runs programs
+ * on the first one. It writes the escape sequences that every terminal since the VT100 knows, so it
+ * needs no terminal library. */
 #include "operator/top_internal.h"
 
 #include "base/error.h"
@@ -75,8 +75,8 @@ void top_terminal_size(size_t *columns, size_t *rows) {
     *rows = size.ws_row > 0 ? size.ws_row : 24;
 }
 
-/* Writes each line over the old one and clears its rest, so that nothing flickers. The last line is
- * written without a newline, which would scroll the screen. */
+/* Writes each line over the old one, then clears the rest of the old line, so that nothing
+ * flickers. The last line is written without a newline, which would scroll the screen. */
 void top_terminal_draw(const char *text, size_t len) {
     write_text("\033[H");
     if (len > 0 && text[len - 1] == '\n') len--;

@@ -54,7 +54,7 @@ static int look_here(const char *run_id, struct inspect_row **rows, size_t *coun
 struct gathered {
     struct inspect_row *rows;
     size_t count, cap;
-    int64_t *ranks; /* [ROWS_MAX]: the ranks of the row that is being taken */
+    int64_t *ranks; /* [ROWS_MAX]: take_row() puts the ranks of one message here */
     int rc;         /* first error, or 0 */
 };
 
@@ -90,7 +90,7 @@ static void take_row(void *arg, const struct rdzv_row *m) {
     copy(row.note, sizeof(row.note), m->note);
     for (int64_t i = 0; i < n; i++) {
         row.rank = g->ranks[i];
-        if (i > 0) row.pid = 0; /* the message has the process of the first rank only */
+        if (i > 0) row.pid = 0; /* the message has the pid of the first rank only */
         g->rows[g->count++] = row;
     }
 }

@@ -26,15 +26,15 @@ struct query {
     const struct cr_endpoint *where;
     int64_t deadline_ms;
     struct cr_error *err;
-    struct secure_tunnel *tunnel; /* of the connection; NULL = it is not authenticated */
+    struct secure_tunnel *tunnel; /* tunnel of the connection; NULL = it is not authenticated */
     /* callbacks that receive the answer to STATUS; NULL if this is an order */
     const struct rendezvous_status_events *events;
     void *arg;
-    /* receive the answer to OPERATE; NULL if this is a question */
+    /* where the answer to OPERATE is stored; NULL if this is a question */
     uint32_t *operated;
     char *behind;
-    /* if the order is an inspection: the callback for each ROW, and where the answers are counted;
-     * else NULL */
+    /* if the order is an inspection: the callback for each ROW, and the counts of the nodes that
+     * were asked and that have answered; else NULL */
     void (*on_row)(void *arg, const struct rdzv_row *row);
     struct rendezvous_inspected *inspected;
 };
@@ -113,10 +113,10 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
                    rdzv_message_name((unsigned) m->type));
 }
 
-/* Waits for bytes from the coordinator until q->deadline_ms, and appends them to `in`. Returns 0,
- * or a negative errno and a text in q->err: no bytes came in time, the connection has ended, or
- * memory is short. Returns 1 if the coordinator has ended an inspection that not all nodes have
- * answered. */
+/* Waits for bytes from the coordinator until q->deadline_ms, and appends them to `in`. Returns 0 if
+ * bytes have come; 1 if the coordinator has ended an inspection before all nodes have answered; or
+ * a negative errno and a text in q->err if no bytes came in time, the connection has ended, or
+ * memory is short. */
 static int receive(const struct query *q, int fd, struct cr_buffer *in) {
     char chunk[16384];
     int rc = cr_wait_ready(fd, POLLIN, q->deadline_ms);
@@ -138,7 +138,8 @@ static int receive(const struct query *q, int fd, struct cr_buffer *in) {
 
 /* ---- authentication ---- */
 
-/* Waits for bytes as receive() does, and appends their plain text to `in`. */
+/* Waits for bytes as receive() does, and appends their plain text to `in`. Returns what receive()
+ * returns, or a negative errno and a text in q->err if the tunnel has failed. */
 static int receive_plain(const struct query *q, int fd, struct cr_buffer *in) {
     struct cr_buffer raw = {0};
     if (q->tunnel == NULL) return receive(q, fd, in);
@@ -160,7 +161,8 @@ static int receive_plain(const struct query *q, int fd, struct cr_buffer *in) {
     return rc;
 }
 
-/* Creates q->tunnel, and exchanges the messages of the handshake. */
+/* Creates q->tunnel, and exchanges the messages of the handshake until the tunnel is open. Returns
+ * 0, or a negative errno and a text in q->err. */
 static int shake_hands(struct query *q, int fd) {
     uint8_t key[SECURE_KEY], random[SECURE_KEY];
     struct cr_buffer early = {0};
@@ -203,7 +205,8 @@ static int ask_once(struct query *q, const struct rdzv_message *m) {
     return rc > 0 ? 0 : rc;
 }
 
-/* Asks with each key of the token file, the newest first, until the coordinator has that key. */
+/* Asks the coordinator with the newest key of the token file. If the coordinator does not have that
+ * key, asks again with the next key of the file, and so on. */
 static int ask(struct query *q, const struct rdzv_message *m) {
     uint32_t keys = ring != NULL ? secure_ring_keys(ring)->count : 1;
     int rc = -EACCES;

@@ -41,7 +41,8 @@ struct rendezvous {
     /* see the fields of the same names in struct backend_plan */
     char machine_addr[RDZV_ADDR_MAX], master_name[CR_HOST_MAX], where[CR_HOST_MAX + 8];
     uv_timer_t timer;  /* runs until member_deadline() */
-    int64_t lease_end_ms; /* the last time that on_lease got; CR_FOREVER before the first call */
+    /* until_ms of the last call of on_lease; CR_FOREVER before the first call */
+    int64_t lease_end_ms;
     uv_timer_t waiting; /* runs until the next log line about the wait for the coordinator */
     /* the offer of this node (see host.h); NULL = none was opened yet */
     struct store_offer *offer;
@@ -54,7 +55,7 @@ struct rendezvous {
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
      * connection */
     bool lost_message;
-    struct cr_log_limit lines; /* log lines that the coordinator can cause */
+    struct cr_log_limit lines; /* limit of log lines that the coordinator can cause */
     bool closing;
     void (*on_close)(void *arg);
     /* why this node leaves; "" = it does not leave, or no reason was noted. If this node hosts, the

@@ -68,10 +68,10 @@ struct rendezvous_events {
      * nodes are ready, or after left_ms milliseconds if they are not. */
     void (*on_change_at)(void *arg, uint64_t id, uint64_t step, int64_t left_ms);
 
-    /* The workers of this node must be gone at until_ms (ms, monotonic clock) if this process
-     * stands still, because other nodes may get their ranks. Called with a later time while the
-     * coordinator answers; with CR_FOREVER if no lease runs. Must not call a rendezvous_
-     * function. */
+    /* Says how long the workers of this node may run if this process stands still: until until_ms
+     * (ms, monotonic clock). After that time other nodes may get the workers' ranks. While the
+     * coordinator answers, this is called again with a later time; if no lease runs, with
+     * CR_FOREVER. Must not call a rendezvous_ function. */
     void (*on_lease)(void *arg, int64_t until_ms);
 
     /* on_notice: an operator requests that this node gives notice (rendezvous_notice()) and leaves.
@@ -81,12 +81,12 @@ struct rendezvous_events {
     void (*on_dump)(void *arg, const char *why);
 
     /* An inquiry has begun: call rendezvous_progress() for each process group of each worker, and
-     * then once with NULL. on_behind follows when it is over; is_found: some rank waits in an
-     * operation; `what` is one line that names the rank for which it waits. */
+     * then once with NULL. When the inquiry is over, on_behind is called: is_found is true if some
+     * rank waits in an operation; `what` is one line that names the rank for which others wait. */
     void (*on_ask_progress)(void *arg, uint64_t inquiry);
     void (*on_behind)(void *arg, bool is_found, const char *what);
 
-    /* An operator wants to know where this node's workers are. Answer with rendezvous_row() and
+    /* An operator has ordered an inspection. Answer with rendezvous_row() and
      * rendezvous_inspected(), with the same id, within seconds. If this callback is NULL, the
      * answer is that there are no workers. */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
@@ -130,9 +130,9 @@ void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, b
  * have called this function, or on_stop if the round has to be repeated. */
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round);
 
-/* Call this when this process or its machine stood still, before any other event: if the fence of
- * this node's lease has passed, on_stop runs inside this call. slept_ms is the time in ms for which
- * the machine was suspended, which the monotonic clock does not count. */
+/* Call this if this process or its machine stood still, before any other event is handled. slept_ms
+ * is the time in ms for which the machine was suspended, which the monotonic clock does not count.
+ * If the fence of this node's lease has passed, on_stop runs inside this call. */
 void rendezvous_stood_still(struct rendezvous *r, int64_t slept_ms);
 
 /* Answers on_change. `step` is the number of steps that this node's furthest worker has made; that
@@ -159,7 +159,7 @@ void rendezvous_failure(struct rendezvous *r, const struct rendezvous_failure *f
 /* Requests an inquiry which rank others wait for. on_ask_progress and on_behind follow on all
  * nodes, unless the coordinator is too old to know inquiries. */
 void rendezvous_inquire(struct rendezvous *r);
-/* Answers on_ask_progress. `p` is NULL in the last call. */
+/* Answers on_ask_progress; `inquiry` is the number that it got. `p` is NULL in the last call. */
 void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
                          const struct rendezvous_progress *p);
 

@@ -24,8 +24,8 @@ struct rendezvous_server_options {
     struct cr_endpoint listen;
     struct cr_port_range ports; /* the ports that may be chosen for the server and the stores */
     struct rendezvous_store_guard store_guard; /* whom the stores serve */
-    /* a job is freed when this time has passed since its last connection was closed, and no node
-     * may resume any more */
+    /* a job is freed when this time (ms) has passed since its last connection was closed, and no
+     * node may resume any more */
     int64_t close_timeout_ms;
     int auth;               /* an enum rendezvous_auth: whether nodes and operators need a secret */
     const char *token_file; /* see struct rendezvous_options */
@@ -50,13 +50,13 @@ void rendezvous_server_close(struct rendezvous_server *server, const char *why,
 /* ---- an operator's questions and orders: blocking calls, without a loop ---- */
 
 /* Reads the token file with which the calls below authenticate: `given`, or if that is NULL or "",
- * that of the mounted Kubernetes secret. Without a token file, they speak to coordinators without a
- * secret only. The secrets are kept in a variable of this room, because a program has one operator.
- * Returns 0, or a negative errno and a text in err. */
+ * the one of the mounted Kubernetes secret. Without a token file, these calls can speak only to
+ * coordinators that have no secret. The secrets are kept in a variable of this room, because a
+ * program has one operator. Returns 0, or a negative errno and a text in err. */
 int rendezvous_authenticate(const char *given, struct cr_error *err);
-/* Appends the line of a token file that has the key of a member of the job `run_id`, or if
- * is_operator, of an operator of that job ("": of all jobs). Returns 0, or a negative errno and a
- * text in err if the secrets do not yield this key. */
+/* Appends a line of a token file to `out`. If is_operator is true, the line has the key of an
+ * operator of the job `run_id` ("" = of all jobs), else the key of a member of that job. Returns 0,
+ * or a negative errno and a text in err if the secrets do not yield this key. */
 int rendezvous_derive_key(bool is_operator, const char *run_id, struct cr_buffer *out,
                           struct cr_error *err);
 
@@ -84,22 +84,22 @@ const char *rendezvous_state_name(uint32_t state);
 
 /* Sends an order to nodes of a job: to leave with notice, or, if what->kind is 0, to write their
  * workers' flight records. The caller need not set the version fields of `what`. Stores in *nodes
- * how many nodes the order was sent to. An order for flight records also begins an inquiry which
- * rank others wait for: this function waits for its result, one line, and stores it in `behind`;
- * for other orders, and from an old coordinator, it stores "". Returns 0 or the errors of
+ * how many nodes the order was sent to. An order for flight records also begins an inquiry; this
+ * function waits for the result of the inquiry, one line, and stores it in `behind`. For other
+ * orders, and from an old coordinator, it stores "" there. Returns 0 or the errors of
  * rendezvous_status(); -EPROTO also means that there is no such job or node. */
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
                        const struct rdzv_operate *what, uint32_t *nodes,
                        char behind[RENDEZVOUS_BEHIND_MAX], struct cr_error *err);
 
-/* The answer of an inspection: how many nodes were asked, and how many of them have answered. */
+/* The end of an inspection: how many nodes were asked, and how many of them have answered. */
 struct rendezvous_inspected {
     uint32_t asked, answered;
 };
 
-/* Orders an inspection of the workers of a job, on the nodes of `host`, or on all nodes if it is
- * "". Calls on_row for each set of workers at the same place. Returns 0 when all nodes have
- * answered, or when the coordinator waits no longer for the rest of them; or the errors of
+/* Orders an inspection of the workers of a job, on the nodes of `host`; if `host` is "", on all
+ * nodes. Calls on_row for each set of workers at the same place. Returns 0 when all nodes have
+ * answered, or when the coordinator waits no longer for the nodes that have not; or the errors of
  * rendezvous_operate(). A coordinator of an older build refuses. */
 int rendezvous_inspect(const struct cr_endpoint *where, int64_t timeout_ms, const char *run_id,
                        const char *host, void (*on_row)(void *arg, const struct rdzv_row *row),

@@ -126,14 +126,14 @@ enum rendezvous_outcome {
 /* What a worker does in a process group. Messages between nodes carry these numbers, so they must
  * not change. */
 enum rendezvous_progress_state {
-    RENDEZVOUS_IDLE = 0, /* it is in no operation of the group, and none is unfinished */
-    RENDEZVOUS_OPEN = 1, /* in none, but operations that it has started may be unfinished */
+    RENDEZVOUS_IDLE = 0, /* the worker is in no operation, and has no unfinished one */
+    RENDEZVOUS_OPEN = 1, /* the worker is in no operation, but may have unfinished ones */
     RENDEZVOUS_WAITS_COLLECTIVE = 2,
     RENDEZVOUS_WAITS_MESSAGE = 3, /* in a send or receive */
     RENDEZVOUS_WAITS_MAKING = 4,  /* for the other ranks to make the group */
 };
 
-/* What a worker is in, in one process group. */
+/* What one worker does in one process group. */
 struct rendezvous_progress {
     uint32_t rank;
     uint64_t group;       /* number of the group among the groups of the round */
@@ -141,8 +141,8 @@ struct rendezvous_progress {
     uint32_t place, size; /* the worker's rank in the group, and the group's size */
     enum rendezvous_progress_state state;
     uint32_t begun; /* number of collectives that the worker has entered */
-    uint32_t seq;   /* number of the operation in which it waits */
-    uint32_t peer;  /* for RENDEZVOUS_WAITS_MESSAGE: rank in the group of the other end */
+    uint32_t seq;   /* number of the operation in which the worker waits */
+    uint32_t peer;  /* for RENDEZVOUS_WAITS_MESSAGE: the other end's rank in the group */
     int64_t since_ms; /* for how long this has been its state */
 };
 
@@ -176,9 +176,9 @@ struct rendezvous_failure {
     uint32_t rank, local_rank;
     int64_t pid;
     int64_t exit_code; /* exit code, or minus the number of the signal */
-    int64_t died_ns;   /* wall clock of its node, in ns since 1970 */
-    /* by how much the clock of its node is ahead of the coordinator's, and the largest error; error
-     * -1 if they are not known */
+    int64_t died_ns;   /* when it died, by the wall clock of its node, in ns since 1970 */
+    /* by how many ns the clock of its node is ahead of the coordinator's, and the largest error of
+     * this number in ns; error -1 = both are unknown */
     int64_t offset_ns, offset_error_ns;
     const char *host, *kind, *what, *message, *last_words, *kernel, *log_folder;
 };

@@ -85,7 +85,8 @@ static int ask(const char *address, enum status_order order, int64_t left_ms) {
     return cr_take_fd(&fd);
 }
 
-/* Receives the answer to LOOK. Returns a new reference; or NULL, also if there is no answer. */
+/* Receives the answer to LOOK. Returns a new reference; or NULL if no answer comes in time or it is
+ * no snapshot. */
 static json_t *take_answer(int fd, int64_t deadline_ms) {
     if (cr_wait_ready(fd, POLLIN, deadline_ms) < 0) return NULL;
     CR_AUTO_FD int file = receive_shown(fd);
@@ -191,8 +192,8 @@ static int read_all(int fd, int64_t deadline_ms, struct cr_buffer *out) {
     }
 }
 
-/* Returns the snapshot in an HTTP answer, or NULL if it is none. HTTP/1.0 answers are not
- * chunked. */
+/* Returns the snapshot in an HTTP answer, or NULL if the answer has none. The request was HTTP/1.0,
+ * so the answer is not chunked. */
 static json_t *parse_answer(const struct cr_buffer *in) {
     const char *end = in->len > 0 ? memmem(in->data, in->len, "\r\n\r\n", 4) : NULL;
     if (end == NULL || in->len < 12 || memcmp(in->data, "HTTP/1.", 7) != 0 ||

@@ -1,6 +1,6 @@
 /* Fetches snapshots of jobs: from the crun processes of this host, each of which listens at an
- * abstract Unix address for its workers and for this, and from status addresses. The functions
- * block; they need no loop. */
+ * abstract Unix address for its workers and for such requests, and from status addresses. The
+ * functions block; they need no loop. */
 #ifndef STATUS_ATTACH_H
 #define STATUS_ATTACH_H
 
@@ -18,7 +18,8 @@ enum status_order { STATUS_ORDER_NONE, STATUS_ORDER_DUMP, STATUS_ORDER_NOTICE };
 json_t *status_find(const char *run_id, int64_t timeout_ms);
 
 /* Gives an order to the crun at the address `socket`: to request flight records from its workers,
- * or to leave its job within left_ms. Returns 0, or -ESRCH if that crun does not answer. */
+ * or to leave its job within left_ms. Returns 0, or -ESRCH if that crun does not answer within
+ * timeout_ms. */
 int status_give_order(const char *socket, enum status_order order, int64_t left_ms,
                       int64_t timeout_ms);
 

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STALE_MIN_S 5.0 /* a rank is stale if it made no step for this long, and for */
-#define STALE_STEPS 5.0 /* so many times the time of an average step */
+#define STALE_MIN_S 5.0 /* a rank is stale if its last step is more than this many s ago, and */
+#define STALE_STEPS 5.0 /* more than this many average steps of the slowest rank ago */
 
 /* What the ranks of a job have in common. */
 struct pace {
     json_int_t first; /* the largest number of steps; -1 if no rank counts steps */
-    double stale_s;   /* age of the last step from which on a rank is stale */
+    double stale_s;   /* a rank is stale if its last step is more than this many s ago */
     size_t counting, stale;
 };
 
@@ -47,7 +47,8 @@ static struct pace pace_of(const json_t *ranks) {
     return pace;
 }
 
-/* Writes why this rank holds the job up. Returns how much it does: 0 = not at all. */
+/* Writes to `why` in which way this rank holds the job up. Returns a number that is larger the
+ * worse it does; 0 if it does not hold the job up. */
 static double judge_rank(const json_t *rank, const struct pace *pace, char why[160]) {
     const char *kernel = text_of(rank, "kernel_state"), *where = text_of(rank, "wait_channel");
     json_int_t behind = step_of(rank) >= 0 ? pace->first - step_of(rank) : 0;

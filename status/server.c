@@ -56,7 +56,8 @@ static void set_text(struct page *p, unsigned status, const char *text) {
     p->len = p->text != NULL ? strlen(p->text) : 0;
 }
 
-/* Returns a snapshot that the server keeps, or NULL if memory is short. */
+/* Returns a snapshot that is at most SNAPSHOT_AGE_MS old, or NULL if memory is short. The server
+ * keeps the reference. */
 static const json_t *look(struct status_server *s) {
     uint64_t now_ms = uv_now(s->loop);
     if (s->snapshot != NULL && now_ms - s->snapshot_ms < SNAPSHOT_AGE_MS) return s->snapshot;
@@ -157,8 +158,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     struct status_server *s = arg;
     struct page p;
     (void) version, (void) upload;
-    /* The library calls first with the header only. An answer to that call would close the
-     * connection after it. */
+    /* The library makes a first call when it has only the header of a request. If that call were
+     * answered, the library would close the connection after the answer. */
     if (*of_request == NULL) {
         *of_request = s;
         return MHD_YES;

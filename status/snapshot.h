@@ -31,8 +31,8 @@ void status_add_job(void *jobs, const struct rdzv_status_job *job);
 void status_add_node(void *jobs, const struct rdzv_status_node *node);
 
 /* Sets in `job`, which has the list "ranks": for each rank that counts steps, "behind", which is by
- * how many steps it is behind the first one; "slowest", the rank that is furthest behind; and
- * "odd", the rank that holds the job up and why, or null if none does. Pure. */
+ * how many steps it is behind the rank with the most steps; "slowest", the rank that is furthest
+ * behind; and "odd", the rank that holds the job up and why, or null if none does. Pure. */
 void status_judge(json_t *job);
 
 /* ---- texts made of a snapshot; pure ---- */

@@ -50,8 +50,9 @@ static const json_t *rank_of(const json_t *job, long long number) {
     return NULL;
 }
 
-/* Returns the steps a second since the earlier snapshot; the average of the round if there is none,
- * or the worker is another process; -1 if they are not known. */
+/* Returns the worker's steps per second since the earlier snapshot. If there is no earlier
+ * snapshot, or it shows another round or process, returns the average of this round, or -1 if that
+ * is not known. */
 static double rate_of(const struct status_view *v, const json_t *job, const json_t *rank) {
     const json_t *old = v->before != NULL ? find_job(v->before, text_of(job, "id", "")) : NULL;
     const json_t *was = rank_of(old, int_of(rank, "rank", -1));
@@ -167,7 +168,7 @@ static void put(struct writer *w, const char *style, const char *fmt, ...) {
     put_text(w, style, text, len);
 }
 
-/* The first line: the rank that holds the job up. */
+/* Writes the first line: which rank holds the job up. */
 static void put_verdict(struct writer *w, const json_t *job) {
     const json_t *odd = json_object_get(job, "odd"), *ranks = json_object_get(job, "ranks");
     long long rank = int_of(odd, "rank", -1), slowest = int_of(job, "slowest", -1);
@@ -195,7 +196,7 @@ static void put_job(struct writer *w, const json_t *job) {
         int_of(job, "world_size", 0), awaited > 0 ? ", more nodes are awaited" : "");
 }
 
-/* One line about the time: the effective time, and which parts of the last interruption took a
+/* Writes one line: the effective time, and the parts of the last interruption that took a
  * millisecond or more. */
 static void put_time(struct writer *w, const json_t *job) {
     static const char *const lost[] = {"detect", "stop", "rendezvous", "spawn", "first_step"};

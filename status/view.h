@@ -19,8 +19,8 @@ struct status_view {
 };
 
 /* Appends the lines. The first line says which rank holds the job up. A line never has more than
- * `columns` columns, and there are never more than `rows` lines. Adapts v->selected. Returns 0 or
- * -ENOMEM. */
+ * `columns` columns, and there are never more than `rows` lines. Sets v->selected to the last row
+ * if it is larger. Returns 0 or -ENOMEM. */
 int status_view(struct cr_buffer *out, struct status_view *v);
 
 /* Returns the job that is shown, or NULL if the snapshot has none. */

@@ -468,8 +468,8 @@ void node_processes_gone(struct node *n, int64_t now_ms) {
     check_stop_complete(n, now_ms);
 }
 
-/* Kept workers lose the state in which the actions spare them, because this node has no next round
- * in which they could go on. */
+/* Puts kept workers into the state STOPPING: they are no longer spared, because this node has no
+ * next round in which they could go on. */
 void node_processes_unkillable(struct node *n, int64_t now_ms) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];

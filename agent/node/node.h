@@ -204,8 +204,9 @@ void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exi
                         int signal_sent);
 /* Call this when the action stop() was requested and no process is left except kept workers. */
 void node_processes_gone(struct node *n, int64_t now_ms);
-/* Call this when the action stop() was requested and processes have lived on too long after
- * SIGKILL. The node leaves the rendezvous and ends at once; it requests no further stop(). */
+/* Call this if the action stop() was requested, and its SIGKILL has not ended all processes in the
+ * time that the caller allows. The node leaves the rendezvous and ends at once; it requests no
+ * further stop(). */
 void node_processes_unkillable(struct node *n, int64_t now_ms);
 
 /* ---- events: what workers report on their channels ---- */
@@ -218,8 +219,8 @@ void node_worker_dumped(struct node *n, int64_t now_ms, uint32_t worker, uint64_
  * the worker made. */
 void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t step, int64_t ms);
 
-/* Call this when the workers of this node hang, and it has been reported where. The node stops the
- * round as failed. */
+/* Call this when the workers of this node hang, after what they do has been reported. The node
+ * stops the round as failed. */
 void node_hung(struct node *n, int64_t now_ms);
 
 /* ---- events: signals, notices and requests for dumps ---- */

@@ -14,7 +14,8 @@
  * counted in `living`. If the node cannot go on, a parked worker is stopped like the others.
  *
  * If SIGKILL does not end the processes, the group goes from STOPPING to ENDED without waiting for
- * them (UNKILLABLE): this node cannot run another round beside them, and the others need not wait.
+ * them (UNKILLABLE): this node cannot run another round beside them, and the other nodes do not
+ * wait for it.
  *
  * Every way out of RUNNING and WAITING leads through STOPPING, which ends all processes of the
  * round, also background processes of a worker that ended well. So no process of a round is left

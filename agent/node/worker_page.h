@@ -23,10 +23,11 @@ struct worker_progress {
 };
 
 /* A worker's steps in the current round, for the ledger and for the status. The times are in ns of
- * the monotonic clock, as the worker wrote them, so they may lie in the future; 0 = no step yet. If
- * the worker's runtime is older than the field, first_ns is 0 although steps were made. */
+ * the monotonic clock; 0 means that no step was made. They are as the worker wrote them, unchecked,
+ * so they may lie in the future. If the worker's libcrunrt is so old that it does not write the
+ * time of the first step, first_ns is 0 although steps were made. */
 struct worker_steps {
-    bool connected; /* true if the worker has, or had in this round, a channel */
+    bool connected; /* true if the worker has a channel, or had one in this round */
     uint64_t count;
     int64_t first_ns, last_ns;
 };

@@ -17,8 +17,8 @@
 
 /* length in bytes at which an encoded run id is cut, because a file name has at most 255 bytes */
 #define RUN_ID_MAX 180
-/* Output of workers may hold secrets, so nobody else can read what is made here, whatever the umask
- * is. */
+/* Output of workers may contain secrets. So only their owner can read the folders and files that
+ * are made here, whatever the umask is. */
 #define FOLDER_MODE 0700
 #define FILE_MODE   0600
 #define REMEDY     "; give --log-dir a folder that you can write to, or /dev/null for no logs"

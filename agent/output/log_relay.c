@@ -435,8 +435,8 @@ int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
     return read_end_of_file(path, out);
 }
 
-/* Returns when the log file of a worker was last written, in ns of the wall clock; 0 if it is empty
- * or there is none. */
+/* Returns the time (ns, wall clock) at which a worker's log file was last written; 0 if the file is
+ * empty or there is no file. */
 static int64_t file_time(const struct log_relay *r, struct log_attempt attempt, uint32_t local_rank,
                          int which) {
     char path[LOG_PATH_MAX];

@@ -102,14 +102,14 @@ void log_relay_end(struct log_relay *r);
 int log_relay_last_words(const struct log_relay *r, struct log_attempt attempt,
                          uint32_t local_rank, struct cr_buffer *out);
 
-/* Appends to `out` the last bytes of that stream of the worker which is newer: of its stderr, or of
- * its stdout, if that goes to a log file. Returns 0 or -ENOMEM. */
+/* Appends to `out` the last bytes of one stream of the worker: of its stdout, if stdout goes to a
+ * log file that was written later than stderr; otherwise of its stderr. Returns 0 or -ENOMEM. */
 int log_relay_last_output(const struct log_relay *r, struct log_attempt attempt,
                           uint32_t local_rank, struct cr_buffer *out);
 
-/* When a worker's output came through the launcher in this round: its first and its last bytes, in
- * ns of the monotonic clock; 0 if none came. Output that does not pass through the launcher, such
- * as a redirected stream, is not known. */
+/* The times (ns, monotonic clock) at which the launcher read a worker's first and last output in
+ * this round; 0 if it read none. Output that does not pass through the launcher, such as a
+ * redirected stream, does not count. */
 struct log_relay_look {
     int64_t first_ns, last_ns;
 };

@@ -36,8 +36,8 @@ struct tail {
     enum which which;
     struct log_file *file;  /* owned by the tail */
     char *prefix;
-    /* beginning of the JSON object that a line becomes on the console, up to the line itself; NULL
-     * if lines are not written as JSON */
+    /* the text with which each JSON object on the console begins, up to the place of the line
+     * itself; NULL if lines are not written as JSON */
     char *json_head;
     /* cuts the stream into lines; lines.at is the offset in the stream that the console has
      * reached */
@@ -74,8 +74,8 @@ struct stream {
     struct line_splitter filtered; /* cuts a teed stream into lines, which are searched for the
                                     * texts of the filters */
     struct last_bytes last;   /* the last bytes of the stream; used for stderr only */
-    /* when the first and the last bytes came through the launcher in this round, in ns of the
-     * monotonic clock; 0 if none came */
+    /* times (ns, monotonic clock) at which the launcher read the stream's first and last bytes in
+     * this round; 0 if it read none */
     int64_t first_ns, last_ns;
 };
 
@@ -121,7 +121,7 @@ struct log_relay {
      * the order of their bytes */
     bool keeps_order;
     bool flushing;
-    uint64_t passed; /* bytes that have been read from workers so far */
+    uint64_t passed; /* number of bytes read from all workers so far */
     bool carries_log;       /* true if the launcher's own log goes through this relay */
     uv_async_t log_ready;   /* wakes the loop when another thread has written log lines */
     pthread_t thread;       /* the loop's thread */

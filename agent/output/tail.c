@@ -190,8 +190,9 @@ static void read_file(struct tail *t) {
     struct log_relay *r = t->relay;
     uint64_t at = t->lines.at;
     size_t n = log_file_read(t->file, &at, r->spare_lines, STREAM_READ_MAX);
-    /* The size limit has removed the next bytes of the stream from the file. jump() drops the bytes
-     * of the current line that were read before, so these are left out, too. */
+    /* If `at` has changed, the size limit has removed the next bytes of the stream from the file,
+     * and a line says how many bytes are left out. These include the bytes of the current line that
+     * were read before, because jump() drops them. */
     if (at != t->lines.at) {
         char gap[96];
         int len = snprintf(gap, sizeof(gap), "[crun: %" PRIu64 " bytes are left out here]",

@@ -3,9 +3,9 @@
  * right to write cgroup.procs of another cgroup, and one write to its cgroup.kill ends all its
  * processes.
  *
- * If mkdir works in the folder of its cgroup, this process has the permission to
- * make cgroups there. The kernel forbids processes in a cgroup that enables controllers for its
- * children. This file enables no controllers, so that rule does not matter here. */
+ * This process may make cgroups below its own cgroup if mkdir works in the folder of its own
+ * cgroup. The kernel forbids processes in a cgroup that enables controllers for its children. This
+ * file enables no controllers, so that rule does not matter here. */
 #include "agent/process/cgroup.h"
 
 #include "agent/process/proc.h"
@@ -115,9 +115,10 @@ static bool is_alive(const struct maker *maker) {
     return proc_stat((pid_t) maker->pid, &stat) == 0 && stat.alive && stat.start == maker->start;
 }
 
-/* Returns whether the maker of the cgroup is known to be dead. A launcher holds a lock on the
- * folder of its cgroup as long as it lives. In another cgroup namespace the folder is another
- * inode, so the lock cannot be seen there; in another pid namespace a pid names another process. */
+/* Returns whether the maker of the cgroup is known to be dead. A maker in this pid namespace is
+ * known by its pid. Another maker is known by a lock: a launcher holds a lock on the folder of its
+ * cgroup as long as it lives. The lock can be seen only in the same cgroup namespace, because the
+ * folder is another inode in another one. */
 static bool is_abandoned(int fd, const char *name, const struct maker *self) {
     struct maker maker;
     if (!parse_name(name, &maker)) return false;
@@ -165,7 +166,8 @@ static void remove_one(int parent, int fd, const char *name, int64_t deadline_ms
     (void) unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* Kills all leftovers before it waits for the first, so that they die side by side. */
+/* Kills the processes of all abandoned cgroups before it waits for the first cgroup to become
+ * empty, so that the processes die side by side. */
 void cgroup_sweep(const struct cgroup *g) {
     char path[PATH_MAX];
     (void) stpcpy(path, g->path);
@@ -225,7 +227,7 @@ void cgroup_renew(struct cgroup *g) {
 
 /* ---- killing the processes of a cgroup, and removing it ---- */
 
-/* If cgroup.kill cannot be written, the caller kills the processes one by one. */
+/* An error of the write is ignored, because the caller also kills the processes one by one. */
 void cgroup_kill(const struct cgroup *g) {
     if (g->fd >= 0) kill_below(g->fd);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEPTH_MAX 4 /* most generations of descendants that are counted */
+#define DEPTH_MAX 4 /* most generations of descendants whose time counts */
 
 /* Returns the clock ticks that a process has used, with those of the children that it has reaped;
  * 0 if there is no such process. */

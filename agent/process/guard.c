@@ -33,7 +33,7 @@ void guard_replace(struct nursery *n) {
         warden_dismiss_deputy(&deputy_line);
         return;
     }
-    /* the deputy of the dead warden stays: it acts when this process dies, too */
+    /* the deputy of the dead warden stays: it ends the nursery if this process dies, too */
     n->warden.deputy_line = deputy_line;
     cr_warn("the warden died %u times and is not started again (%s); without it, processes may be "
             "left behind if crun is killed; find out who kills crun-warden", n->warden_deaths,

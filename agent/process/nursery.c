@@ -58,7 +58,7 @@ static bool has_living(const struct nursery *n, bool kept) {
     return false;
 }
 
-/* Reports once that the warden has ended the workers. */
+/* Calls on_fenced, once, if the warden has ended the workers. */
 static void report_fenced(struct nursery *n) {
     if (n->fenced_reported || !n->roster->fenced || n->events.on_fenced == NULL) return;
     n->fenced_reported = true;
@@ -231,8 +231,9 @@ static void arm_stuck(struct nursery *n, int64_t since_ms) {
     (void) uv_timer_start(&n->stuck, on_stuck_due, wait_ms, 0);
 }
 
-/* Takes a turn first, because the loop may have been late, and the processes may be dead. The time
- * from SIGKILL to a report doubles with each report. */
+/* Runs when on_stuck or on_unkillable is due. Takes a turn first: the loop may be late, and the
+ * turn may find that all processes are dead. The time from SIGKILL to a report doubles with each
+ * report. */
 static void on_stuck_due(uv_timer_t *timer) {
     struct nursery *n = timer->data;
     nursery_turn(n);
@@ -309,8 +310,8 @@ void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms,
 
 /* ---- nursery_abandon() ---- */
 
-/* Forgets a worker that cannot be killed. Its pid stays in the roster, because the warden finds the
- * processes of the worker's Unix session by it. */
+/* Frees the record of a worker that cannot be killed. Its pid stays in the roster, because the
+ * warden finds the processes of the worker's Unix session by that pid. */
 static void forget_worker(struct nursery *n, struct worker_process *w) {
     known_children_forget(w->how.pid);
     nursery_unwatch(n, &w->pidfd);

@@ -16,10 +16,10 @@
  *
  * Limits. Without a delegated cgroup, warden and deputy cannot find a process that has cleared its
  * environment, has made a Unix session of its own and has lost its parent, and the next launcher
- * finds nothing. (While this process lives, it can find such a process, which is its adopted child;
- * but not as process 1 of a pid namespace, where strangers' orphans are its children, too.) A
- * process in an uninterruptible sleep dies only when it wakes up; the owner can leave such a
- * process to the warden and end (nursery_abandon()).
+ * finds nothing. (While this process lives, it finds such a process among its own children. But if
+ * this process is process 1 of a pid namespace, it does not, because it gets the orphans of
+ * strangers, too.) A process in an uninterruptible sleep dies only when it wakes up; the owner can
+ * leave such a process to the warden (nursery_abandon()) and end.
  *
  * Environment. CRUN_CGROUP=0 keeps nurseries from using cgroups. Each worker gets a random token in
  * CRUN_NURSERY, by which the warden recognises the processes of its nursery. If this process was
@@ -79,8 +79,8 @@ struct nursery_stuck {
     int64_t since_ms;
     /* the process's name from /proc/<pid>/comm, escaped (base/text.h) */
     char name[64];
-    /* the state in /proc/<pid>/stat: 'D' = uninterruptible sleep. If a thread of the process is in
-     * that state, `state` and `wait_channel` are those of the thread. */
+    /* the state in /proc/<pid>/stat: 'D' = uninterruptible sleep. If the main thread is not in
+     * state 'D' but another thread is, `state` and `wait_channel` are those of the other thread. */
     char state;
     /* the kernel function in which the process waits; "" if the kernel does not show the function
      * to this process */
@@ -193,22 +193,23 @@ enum nursery_spares {
  * ends them any more. */
 void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms, enum nursery_spares spares);
 
-/* Sets the time (ms, monotonic clock) at which the warden ends all processes of the nursery if this
- * process has not set a later time before, because this process stands still: it was stopped, or
- * its cgroup is frozen. CR_FOREVER, which is set at first, means that there is no such time.
- * Workers that the warden has ended are reported with SIGKILL as the signal that this process
- * sent. */
+/* Sets the fence (ms, monotonic clock). The warden ends all processes of the nursery at the fence,
+ * unless this process sets a later one before. A process sets no later one if it stands still: if
+ * it was stopped, or if its cgroup is frozen. At first the fence is CR_FOREVER, which means that
+ * there is none. Workers that the warden has ended are reported with SIGKILL as the signal that
+ * this process sent. */
 void nursery_set_fence(struct nursery *n, int64_t fence_ms);
 
-/* Call this in on_unkillable. Sends SIGKILL to kept workers, too, and forgets all workers: on_exit
- * and on_empty do not run for them, and all pointers to them become invalid. No worker can be
- * started any more; the owner closes the nursery. From nursery_close() on, the warden waits for the
- * end of the processes that are left, and removes the cgroup, also after this process has ended. */
+/* Call this in on_unkillable. Sends SIGKILL to kept workers, too, and frees the records of all
+ * workers: pointers to them become invalid, and on_exit and on_empty do not run for them. After
+ * this call, start no worker and call nursery_close(). From nursery_close() on, the warden waits
+ * for the end of the processes that are left, and removes the cgroup, also after this process has
+ * ended. */
 void nursery_abandon(struct nursery *n);
 
-/* Call this only when the nursery is empty: on_empty has run and no worker is kept, or no worker
- * was ever started, or nursery_abandon() was called. Closes the nursery and frees it; then on_close
- * runs on the loop, unless on_close is NULL. */
+/* Call this only in one of three cases: if on_empty has run and no worker is kept, if no worker was
+ * ever started, or after nursery_abandon(). Closes the nursery and frees it; then on_close runs on
+ * the loop, unless on_close is NULL. */
 void nursery_close(struct nursery *n, void (*on_close)(void *arg));
 
 #endif

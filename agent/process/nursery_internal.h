@@ -77,8 +77,9 @@ LIST_HEAD(undecided_list, undecided);
  *      │ └──nursery_close──►   │       CLOSING        │
  *      └───────── on_empty ◄───┴──────────────────────┘
  *
- * Nothing is stronger than SIGKILL: a process in an uninterruptible sleep dies when the kernel
- * wakes it. So KILLING ends when no process is left, or when the owner calls nursery_abandon(). */
+ * A process in an uninterruptible sleep dies of SIGKILL only when the kernel wakes it, and no other
+ * signal does more. So KILLING lasts until no process is left, or until the owner calls
+ * nursery_abandon(). */
 #define NURSERY_STATES(X)                                                                          \
     X(OPEN, "open", "workers come and go until nursery_end() or nursery_close()")                  \
     X(ENDING, "ending", "all processes have the signal; limited by the grace")                     \
@@ -216,8 +217,8 @@ void guard_wait(struct nursery *n);    /* waits until the killed warden is dead 
 
 /* ---- stuck.c ---- */
 
-/* Calls on_stuck for each process that still lives although it got SIGKILL. Returns how many there
- * are. */
+/* Calls on_stuck for each process that still lives although it got SIGKILL, since_ms ms ago.
+ * Returns the number of these processes. */
 unsigned stuck_report(struct nursery *n, int64_t since_ms);
 
 /* ---- deaths.c ---- */

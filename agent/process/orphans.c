@@ -5,7 +5,7 @@
  * A child of this process is an orphan if it is not in the set of known children and if it is in
  * another Unix session than this process: every worker leads a Unix session of its own, and no
  * descendant of a worker can come back into this process's session. If this process has several
- * nurseries, or is process 1 of a pid namespace and so gets strangers' orphans, the orphan's
+ * nurseries, or is process 1 of a pid namespace and so gets strangers' orphans, the orphan's Unix
  * session, its cgroup or the token in its environment shows to which nursery it belongs. A child in
  * the middle of execve has no environment, so its nursery is undecided. The caller checks undecided
  * children once more some milliseconds later; to wait for the end of an execve here would block the

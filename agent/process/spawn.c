@@ -220,8 +220,9 @@ static void child_main(struct spawn_slot *slot) {
      * after prctl that its parent still lives. */
     (void) kernel_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0);
     if (kernel_call(SYS_getppid, 0, 0, 0, 0) != slot->parent) child_exit();
-    /* Where only a parent may trace a process (Yama), this also lets the descendants of crun do so:
-     * crun reads the stacks of a hung worker with a helper program. */
+    /* Yama, a part of the kernel, may allow only ancestors to trace a process. This call also
+     * allows crun's other descendants: the inspector, a child of crun, reads the stacks of a hung
+     * worker. */
     (void) kernel_call(SYS_prctl, PR_SET_PTRACER, slot->parent, 0, 0);
     long rc = kernel_call(SYS_setsid, 0, 0, 0, 0);
     if (rc < 0) child_fail(slot, SPAWN_SESSION, rc);
@@ -305,7 +306,7 @@ static int begin(struct spawn_slot *slot, bool *borrow) {
     if (*borrow && (hooks == NULL || !hooks->force_fork)) {
         int rc = begin_borrowing(slot);
         if (rc >= 0) return rc;
-        /* with too little memory, or at a limit of processes, the cgroup is not the reason */
+        /* -ENOMEM (no memory) and -EAGAIN (limit of processes) are not caused by the cgroup */
         if (rc == -ENOMEM || rc == -EAGAIN) return rc;
         if (slot->request.cgroup_fd >= 0 && rc != -ENOSYS) {
             slot->report.rc = rc;

@@ -49,13 +49,13 @@
 #define WAIT_MAX      256       /* the most killed processes for whose deaths one kill_round()
                                  * waits */
 #define ROUND_MS      200       /* kill_round() stops waiting for deaths after this many ms without
-                                 * a death; twice as long after each round without a death */
-#define ROUND_MAX_MS  10000     /* but not longer than this */
+                                 * a death; each call that sees no death doubles the time */
+#define ROUND_MAX_MS  10000     /* longest time in ms to which ROUND_MS doubles */
 #define CLEAN_SCANS   2         /* number of scans in a row that must find nothing before the warden
                                  * exits */
 #define UNDECIDED_MS  10000     /* total ms for which the warden waits for processes to leave
                                  * execve */
-#define LIFELINE_FD   3 /* of the warden: the lifeline; of the deputy: its end of its line */
+#define LIFELINE_FD   3 /* reading end: in the warden of the lifeline, in the deputy of its line */
 #define DEPUTY_FD     4 /* in the warden: the writing end of the deputy's line */
 #define DEPUTY_NAME   "nursery-deputy"
 
@@ -81,7 +81,8 @@ static int open_line(int line[2]) {
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line);
 }
 
-/* Wakes the reader of a line. Does nothing if there is none, or if it has bytes to read already. */
+/* Wakes the reader of a line with one byte. `line` is the writing end; nothing is done if it is -1.
+ * A full line is no error: its reader then has bytes to read already. */
 static void poke(int line) {
     if (line >= 0) (void) send(line, "!", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -169,9 +170,10 @@ static int kill_process(const struct process *p) {
     return fd;
 }
 
-/* Waits until the killed processes are dead, or until none has died for *round_ms. Sets *round_ms
- * for the next round: a process in an uninterruptible sleep may live on for days, and to scan /proc
- * for it five times a second would cost a processor's time. */
+/* Waits until the killed processes are dead, or until none has died for *round_ms ms. Then sets
+ * *round_ms for the next call: to ROUND_MS if a process has died, otherwise to twice the time. For
+ * a process in an uninterruptible sleep may live on for days, and to scan /proc five times a second
+ * takes much of a processor's time. */
 static void await_deaths(struct pollfd *dying, nfds_t count, int *round_ms) {
     bool any = count == 0;
     for (nfds_t left = count; left > 0;) {
@@ -188,7 +190,7 @@ static void await_deaths(struct pollfd *dying, nfds_t count, int *round_ms) {
 }
 
 /* Scans /proc and kills the processes of the nursery. If `fence_ms` is no longer the fence when the
- * scan is over, kills nothing: this process goes on, and may have started new workers. */
+ * scan is over, kills nothing: the launcher goes on, and may have started new workers. */
 static struct found kill_round(struct process *all, const char *token,
                                const struct warden_roster *roster, int64_t fence_ms,
                                int *round_ms) {
@@ -257,9 +259,9 @@ static void end_everything(const char *token, struct cgroup *cgroup,
 
 /* ---- the fence ---- */
 
-/* Ends the workers because this process has not set a later fence in time. Does not use
- * cgroup.kill: this process may go on at any moment and start new workers in the cgroup, and a
- * write to cgroup.kill cannot be limited to the processes of the scan. */
+/* Ends the workers because the launcher has not set a later fence in time. Does not use
+ * cgroup.kill: the launcher may go on at any moment and start new workers in the cgroup, and a
+ * write to cgroup.kill would end these, too, not only the processes that the scan has found. */
 static void end_workers(const char *token, struct warden_roster *roster, int64_t fence_ms) {
     struct process *all = map_processes();
     if (all == NULL) return;
@@ -272,7 +274,7 @@ static void end_workers(const char *token, struct warden_roster *roster, int64_t
     (void) munmap(all, PROCESSES_MAX * sizeof *all);
 }
 
-/* Waits until this process dies; ends the workers at each fence that passes before. */
+/* Waits until the launcher dies. Until then, ends the workers at each fence that passes. */
 static void watch(const char *token, struct warden_roster *roster) {
     struct pollfd lifeline = {.fd = LIFELINE_FD, .events = POLLIN};
     int64_t passed_ms = CR_FOREVER; /* the fence at which workers were ended */
@@ -300,7 +302,8 @@ void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fe
 /* Makes `first` the descriptor LIFELINE_FD and `second`, unless it is -1, DEPUTY_FD; opens
  * /dev/null as descriptors 0, 1 and 2, and closes all other descriptors. */
 static void keep_only(int first, int second) {
-    /* Both may have numbers that are overwritten below, so they are duplicated first. */
+    /* The numbers of `first` and `second` may be used for other descriptors below, so both are
+     * duplicated first. */
     int spare = fcntl(first, F_DUPFD_CLOEXEC, DEPUTY_FD + 1);
     int spare_second = second < 0 ? -1 : fcntl(second, F_DUPFD_CLOEXEC, DEPUTY_FD + 1);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC), last = LIFELINE_FD;
@@ -362,7 +365,8 @@ static _Noreturn void warden_main(int lifeline, const int deputy_line[2], const 
     (void) setsid();
     (void) prctl(PR_SET_NAME, "crun-warden");
     (void) chdir("/");
-    /* the warden's copy would keep the folder locked when this process is dead */
+    /* the folder stays locked while a copy of its descriptor is open, and the launcher's lock must
+     * end when the launcher dies */
     cr_close_fd(&cgroup.fd);
     start_deputy(deputy_line, token, &cgroup, roster);
     keep_only(lifeline, deputy_line[1]);

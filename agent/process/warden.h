@@ -15,10 +15,10 @@
  * adding a worker costs no system call and does not wake the warden. */
 struct warden_roster {
     /* Time in ms of the monotonic clock at which the warden ends the workers if this process has
-     * not set a later time before; CR_FOREVER if there is no such time. This process sets it;
+     * not set a later time before; CR_FOREVER if there is no such time. The launcher sets it with
      * warden_set_fence(). */
     int64_t fence_ms;
-    /* true once the warden has ended workers at the fence; this process sets it to false again */
+    /* set to true by the warden when it ends workers at the fence, to false by the launcher */
     bool fenced;
     pid_t deputy; /* the warden's deputy; 0 if there is none; the warden sets it */
     /* [i]: the pid of a living worker, which is also the number of its Unix session; or 0 if the
@@ -38,9 +38,9 @@ struct warden {
     int deputy_line;
 };
 
-/* Sets roster->fence_ms. The warden sleeps until the fence that it knows, and then reads the new
- * one; so a call that sets a later fence wakes nobody. If the old fence has passed or there was
- * none, this function wakes the warden. */
+/* Sets roster->fence_ms. The warden sleeps until the fence that it has read last, and then reads
+ * the fence again. So this function wakes the warden only if the new fence is earlier, or if the
+ * old one has passed. */
 void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fence_ms);
 
 /* Forks a warden for the nursery that has this token, cgroup and roster, and stores the warden in
@@ -48,8 +48,8 @@ void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fe
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
                  struct warden_roster *roster);
 
-/* Call this when the nursery has no processes left, and call warden_wait() after it. Kills the
- * warden and makes its deputy exit. */
+/* Kills the warden and makes its deputy exit. Call this when the nursery has no processes left, and
+ * then call warden_wait(). */
 void warden_kill(struct warden *w);
 
 /* Makes the warden end all processes of the nursery that are left, and then exit. After this call

@@ -63,7 +63,7 @@ static void record_exit(struct worker_process *w, const siginfo_t *info) {
     how->exit_code = info->si_code == CLD_EXITED ? info->si_status : -info->si_status;
     how->core_dumped = info->si_code == CLD_DUMPED;
     if (w->exiting_before_signal && how->exit_code != -how->signal_sent) how->signal_sent = 0;
-    /* the warden has killed the worker for this process */
+    /* the warden has killed the worker at the fence, which counts as a signal that crun sent */
     if (w->nursery->roster->fenced && how->exit_code == -SIGKILL) how->signal_sent = SIGKILL;
     how->died_monotonic_ns = cr_monotonic_ns();
     how->died_wall_ns = cr_wall_ns();

@@ -45,9 +45,9 @@ static struct worker_process *worker_new(struct nursery *n, const struct worker_
 }
 
 /* Call this when a worker could not be started in the cgroup. `why` is a negative errno, or 0 if
- * the kernel has killed the worker at its start. Closes the cgroup, so that later workers are
- * started without it. While workers live the cgroup stays open, because it is needed to end those
- * in it. */
+ * the kernel has killed the worker at its start. Later workers are started without the cgroup.
+ * Closes the cgroup if no worker lives; otherwise the cgroup stays open, because it is needed to
+ * end the workers in it. */
 static void give_up_cgroup(struct nursery *n, int why) {
     if (!n->cgroup_given_up) {
         cr_warn("cannot start a worker in the cgroup '%s': %s; workers start outside of it, where "

@@ -26,7 +26,8 @@ int event_log_open(const char *path, const char *run_id, const char *host, int64
     struct event_log *log = calloc(1, sizeof(*log));
     if (log == NULL) return cr_fail(err, -ENOMEM, "cannot open the event log: no memory left");
     *log = (struct event_log){.path = path, .run_id = run_id, .host = host, .began_ns = began_ns};
-    /* O_NONBLOCK: a named pipe without a reader fails at once, and a full one loses the line */
+    /* because of O_NONBLOCK, nothing waits for the reader of a named pipe: without a reader open(2)
+     * fails, and if the pipe is full, write(2) fails and the line is lost */
     log->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
     if (log->fd < 0) {
         free(log);
@@ -68,7 +69,7 @@ static void write_line(struct event_log *log, const json_t *event) {
         return;
     }
     size_t len = strlen(text);
-    text[len] = '\n'; /* in the place of the NUL, so that the line is one write(2) */
+    text[len] = '\n'; /* the newline replaces the NUL, so that one write(2) is enough */
     ssize_t n = write(log->fd, text, len + 1);
     if (n < 0) warn(log, errno);
     else if ((size_t) n < len + 1) warn(log, ENOSPC);

@@ -32,8 +32,8 @@ void event_log_write(struct event_log *log, const char *event, json_t *fields);
 
 void event_log_close(struct event_log *log); /* `log` may be NULL */
 
-/* Return a new JSON object, or NULL if memory is short: a row of a ledger, with its parts in
- * seconds; and a whole ledger, with its sums and the rows that it keeps. */
+/* Both return a new JSON object, or NULL if memory is short. ledger_row_json() has one row, with
+ * its parts in seconds; ledger_json() has the sums of a ledger and the rows that it keeps. */
 json_t *ledger_row_json(const struct ledger *l, const struct ledger_row *row);
 json_t *ledger_json(const struct ledger *l);
 

@@ -9,7 +9,8 @@
 #include <string.h>
 
 int64_t failure_time_ns(const struct rendezvous_failure *f) {
-    /* without a sign, because another node may have sent any numbers */
+    /* the numbers may come from another node and be anything; an unsigned subtraction cannot
+     * overflow */
     if (f->offset_error_ns < 0) return f->died_ns;
     return (int64_t) ((uint64_t) f->died_ns - (uint64_t) f->offset_ns);
 }
@@ -25,7 +26,8 @@ static void free_texts(struct rendezvous_failure *f) {
 }
 
 /* Returns a malloc'ed copy of a text, which may come from another host: bytes that are not
- * printable become \xNN. Only last words have several lines. Returns NULL if memory is short. */
+ * printable become \xNN. If has_lines, newlines and tabs are kept. Returns NULL if memory is
+ * short. */
 static char *safe_copy(const char *text, bool has_lines) {
     struct cr_buffer b = {0};
     int rc = text != NULL ? cr_text_append(&b, text, strlen(text), has_lines ? "\n\t" : "") : 0;
@@ -34,7 +36,7 @@ static char *safe_copy(const char *text, bool has_lines) {
     return b.data;
 }
 
-/* Makes *to a copy of *from with texts of its own. */
+/* Makes *to a copy of *from with texts of its own. Returns 0 or -ENOMEM. */
 static int copy(struct rendezvous_failure *to, const struct rendezvous_failure *from) {
     struct rendezvous_failure source = *from;
     int rc = 0;

@@ -7,22 +7,22 @@
 
 #include <stddef.h>
 
-#define FAILURES_MAX 256 /* most failures that are kept; what comes later is less likely a cause */
+#define FAILURES_MAX 256 /* most failures that are kept; further ones are only counted */
 
 struct failures {
     size_t count;
-    struct rendezvous_failure *list; /* [count], in the order of `died_ns` on one common clock */
+    struct rendezvous_failure *list; /* [count], in the order of failure_time_ns() */
     uint64_t left_out;               /* failures that were not kept */
 };
 
-/* Adds a copy of the failure. If the list has a failure of the same process already, only the clock
- * difference and the kernel's line are taken over, as far as they were not known. Returns 0 or
- * -ENOMEM. */
+/* Adds a copy of the failure. If the list has a failure of the same process already, adds none, but
+ * completes that one by the clock difference and the kernel's line if it lacks them. If the list is
+ * full, only counts the failure. Returns 0 or -ENOMEM. */
 int failures_add(struct failures *f, const struct rendezvous_failure *failure);
 void failures_clear(struct failures *f); /* the struct may be all zeros */
 
-/* Returns when the worker failed, in ns since 1970 on the coordinator's clock as far as the
- * difference of the clocks is known. */
+/* Returns when the worker failed, in ns since 1970: on the coordinator's clock, or, if the
+ * difference of the clocks is not known, on the clock of the worker's host. */
 int64_t failure_time_ns(const struct rendezvous_failure *failure);
 
 #endif

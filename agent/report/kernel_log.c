@@ -1,5 +1,6 @@
-/* Reads /dev/kmsg. Each read(2) returns one record; a read without a further record fails with
- * EAGAIN, one whose record the kernel has overwritten with EPIPE, and the next read goes on. */
+/* Reads /dev/kmsg. Each read(2) returns one record. It fails with EAGAIN if there is no further
+ * record. It fails with EPIPE if the kernel has overwritten the next record; the read(2) after that
+ * returns the oldest record that is left. */
 #include "agent/report/kernel_log.h"
 
 #include "base/cleanup.h"
@@ -14,8 +15,8 @@
 
 #define RECORDS_MAX 200000 /* most records that are read; more than a kernel keeps */
 
-/* What the texts of interest contain. If `before_pid` is not NULL, the number after it is the
- * process. */
+/* A record is kept if it contains one of these texts. If `before_pid` is not NULL, the number that
+ * follows it in the record is the pid of the process. */
 static const struct {
     enum kernel_log_kind kind;
     const char *text, *before_pid;
@@ -32,7 +33,8 @@ static const struct {
     {KERNEL_LOG_GPU, "fallen off the bus", NULL},
 };
 
-/* Returns the number that follows `mark` in the text, or 0. */
+/* Returns the number that follows `mark` in the text; 0 if there is no `mark` or no positive number
+ * after it. */
 static pid_t pid_after(const char *text, const char *mark) {
     int pid = 0;
     const char *at = mark != NULL ? strstr(text, mark) : NULL;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define KERNEL_LOG_LINES_MAX 16  /* most lines that are kept; the newest ones */
+#define KERNEL_LOG_LINES_MAX 16  /* most lines that are kept; older ones are dropped */
 #define KERNEL_LOG_LINE_MAX  320 /* bytes of a line with its NUL; a longer line is cut */
 
 enum kernel_log_kind {
@@ -27,28 +27,28 @@ struct kernel_log_line {
 
 struct kernel_log {
     int fd;         /* /dev/kmsg; -1 if it is not open */
-    bool was_tried; /* true if it was opened, or cannot be opened */
+    bool was_tried; /* true if /dev/kmsg was opened, or cannot be opened */
     size_t count;
     struct kernel_log_line lines[KERNEL_LOG_LINES_MAX];
 };
 
-/* Parses one record of /dev/kmsg: "6,1234,5678901,-;text\n…". Returns false if it is no record or
- * its text is none of those above. Pure. */
+/* Parses one record of /dev/kmsg: "6,1234,5678901,-;text\n…". Returns false if the bytes are no
+ * record, or if the text is of none of the kinds above. Pure. */
 bool kernel_log_parse(const char *record, size_t len, struct kernel_log_line *out);
 
 /* Returns true if this process may read the kernel's log. */
 bool kernel_log_is_readable(const struct kernel_log *log);
 
-/* Call this before the workers of a round start: forgets all lines, and skips those that the kernel
- * has written so far. *log must be zero before the first call. */
+/* Call this before the workers of a round start: removes all lines from *log, and skips those that
+ * the kernel has written so far. *log must be zero before the first call. */
 void kernel_log_begin(struct kernel_log *log);
-/* Adds the lines that the kernel has written since the last call, or since kernel_log_begin(). A
- * kernel's log has thousands of lines, so reading all of them at each failure would take longer
- * than a restart. */
+/* Adds the lines that the kernel has written since the last call, or since kernel_log_begin().
+ * Older lines are not read again: a kernel's log has thousands of lines, so reading all of them at
+ * each failure would take longer than a restart. */
 void kernel_log_read(struct kernel_log *log);
 void kernel_log_close(struct kernel_log *log);
 
-/* Returns the line about the death of the process, or NULL. */
+/* Returns the line about the death of the process, or NULL if there is none. */
 const struct kernel_log_line *kernel_log_of(const struct kernel_log *log, pid_t pid);
 
 #endif

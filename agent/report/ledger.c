@@ -36,7 +36,7 @@ static void open_row(struct ledger *l, enum ledger_cause cause) {
 
 static bool is_lost(enum ledger_part part) { return part != LEDGER_WORK && part != LEDGER_WAIT; }
 
-/* Charges the time from l->since_ns until until_ns to a part of the current row. */
+/* Adds the time from l->since_ns until until_ns to a part of the current row. */
 static void charge(struct ledger *l, enum ledger_part part, int64_t until_ns) {
     struct ledger_row *row = current(l);
     int64_t ns = until_ns - l->since_ns;
@@ -51,8 +51,8 @@ static int64_t within(int64_t ns, int64_t from_ns, int64_t to_ns) {
     return ns < from_ns ? from_ns : ns > to_ns ? to_ns : ns;
 }
 
-/* Charges the time until until_ns to the part of the current phase. In the phase RUN, the time
- * before the first step and the time after it are two parts. */
+/* Adds the time until until_ns to the part of the current phase. In the phase RUN, the time before
+ * the first step belongs to one part, and the time after it to another. */
 static void charge_phase(struct ledger *l, int64_t until_ns) {
     static const enum ledger_part parts[] = {
         [LEDGER_IN_RENDEZVOUS] = LEDGER_RENDEZVOUS, [LEDGER_IN_SPAWN] = LEDGER_SPAWN,
@@ -82,8 +82,9 @@ static void take_round(struct ledger *l, const struct ledger_event *e, int64_t n
     row->has_round = true;
     row->round = e->round;
     row->restart_count = e->restart_count;
-    /* The cause FAILURE_ELSEWHERE is not known when a round ends, because the rendezvous only says
-     * that the round is over. But each failure is charged, which the next round's count shows. */
+    /* When a round ends because of a failure on another node, the rendezvous only says that the
+     * round is over, so the row's cause is NODES. But the failure is charged: if the next round has
+     * a greater restart_count, the cause is changed to FAILURE_ELSEWHERE. */
     const struct ledger_row *before = l->row_count > 1 ? ledger_row(l, l->row_count - 2) : NULL;
     if (before != NULL && row->cause == LEDGER_BY_NODES &&
         e->restart_count > before->restart_count) {
@@ -99,7 +100,7 @@ static void take_round(struct ledger *l, const struct ledger_event *e, int64_t n
 
 static void take_sign(struct ledger *l, const struct ledger_event *e, int64_t now_ns) {
     struct ledger_row *row = current(l);
-    if (e->sign < row->sign) return; /* a step says more than output, and output more than none */
+    if (e->sign < row->sign) return; /* a less exact sign does not replace an exact one */
     row->sign = e->sign;
     l->first_step_ns = within(e->since_ns, l->since_ns, now_ns);
 }

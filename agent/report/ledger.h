@@ -44,11 +44,11 @@
     C(PREEMPTION, "preemption")                                                                    \
     C(MAINTENANCE, "maintenance")                                                                  \
     C(SIGNAL, "signal")                       /* the launcher received a signal */                 \
-    C(END, "end")                             /* the job was over: its last processes end */
+    C(END, "end")                             /* the job was over, and the last processes end */
 
 /* S(NAME, word): how the ledger knows of the first step of a round */
 #define LEDGER_SIGNS(S)                                                                            \
-    S(UNKNOWN, "unknown") /* the whole time of the round counts as work */                         \
+    S(UNKNOWN, "unknown") /* no sign: the whole time of the round counts as work */                \
     S(AWAITED, "awaited") /* the workers count steps, and have made none yet */                    \
     S(OUTPUT, "output")   /* the workers count no steps; their first output counts as the step */  \
     S(STEP, "step")       /* the time at which the last worker made its first step */
@@ -104,7 +104,7 @@ struct ledger_event {
 };
 
 struct ledger_row {
-    bool has_round; /* false if the round of this row has not formed (yet) */
+    bool has_round; /* true if the round of this row has formed */
     uint64_t round;
     uint32_t restart_count;
     enum ledger_cause cause;
@@ -115,8 +115,8 @@ struct ledger_row {
 
 struct ledger {
     enum ledger_phase phase;
-    int64_t began_ns, since_ns; /* beginning of the ledger, and of the part that is not charged
-                                 * yet */
+    int64_t began_ns, since_ns; /* beginning of the ledger; and the time up to which all time is
+                                 * added to parts */
     int64_t first_step_ns;      /* valid if the current row's sign is OUTPUT or STEP */
     uint64_t row_count;         /* number of rows so far; ledger_row() returns the last ones */
     uint64_t round_count;       /* number of rounds so far */
@@ -129,9 +129,9 @@ struct ledger {
 /* Begins a ledger at now_ns, in the phase RENDEZVOUS, with its first row. */
 void ledger_init(struct ledger *l, int64_t now_ns);
 
-/* Charges the time until now_ns, and goes into the next phase. An event that the phase does not
- * expect changes nothing; example: the second BROKEN of a round. A now_ns before the last event's
- * time counts as that time. */
+/* Adds the time until now_ns to the part of the current phase, and goes into the next phase. An
+ * event that the phase does not expect changes nothing; example: the second BROKEN of a round. If
+ * now_ns is earlier than the time of the last event, that time is used instead. */
 void ledger_step(struct ledger *l, const struct ledger_event *event, int64_t now_ns);
 
 /* Fills in *out with the ledger as it would be if the agent ended at now_ns, so that the time of
@@ -145,7 +145,8 @@ uint64_t ledger_first_row(const struct ledger *l);
 
 int64_t ledger_wall_ns(const struct ledger *l);      /* from the beginning to the last charge */
 int64_t ledger_row_lost_ns(const struct ledger_row *row); /* time that is neither work nor wait */
-/* Returns work as a part of the wall time, 0 to 1; 0 if no time has passed. */
+/* Returns the effective time: the part work divided by the wall time, 0 to 1; 0 if no time has
+ * passed. */
 double ledger_effective(const struct ledger *l);
 
 const char *ledger_part_word(enum ledger_part part);

@@ -8,7 +8,8 @@
 
 #define MS INT64_C(1000000)
 
-/* Width of the column of a part: its word, or seconds up to 99999.999. */
+/* Returns the width of a part's column, in which the part's word fits, and seconds up to
+ * 99999.999. */
 static int width_of(int part) {
     int len = (int) strlen(ledger_part_word((enum ledger_part) part));
     return len < 9 ? 9 : len;
@@ -23,7 +24,7 @@ static int add_parts(struct cr_buffer *out, const int64_t part_ns[LEDGER_PART_CO
                                   ms % 1000);
         if (rc < 0) return rc;
     }
-    return cr_buffer_printf(out, "\n"); /* it adds a NUL, unlike cr_buffer_append() */
+    return cr_buffer_printf(out, "\n"); /* cr_buffer_printf() also adds a NUL */
 }
 
 static int add_head(struct cr_buffer *out) {

@@ -41,7 +41,8 @@ static bool add_counter(int folder, const char *file, uint64_t *count) {
     return found;
 }
 
-/* Adds the counters of all cgroups below the folder, at most *left of them. */
+/* Adds the counters of the cgroups below the folder: those of `depth` levels, and at most *left of
+ * them. Subtracts the number of these cgroups from *left. */
 static void add_below(int folder, const char *file, int depth, int *left, uint64_t *count) {
     int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = copy < 0 ? NULL : fdopendir(copy);
@@ -75,8 +76,9 @@ static bool read_v2(uint64_t *count) {
     return folder >= 0 && add_counter(folder, "memory.events", count);
 }
 
-/* The cgroups below the root of the hierarchy, which has the file release_agent, are those of all
- * programs of the machine; so these are left out. */
+/* Adds the counters of cgroup v1. The root of the hierarchy is the cgroup that has the file
+ * release_agent. If this process is in the root, the cgroups below are those of all programs of the
+ * machine, so their counters are left out. */
 static void read_v1(uint64_t *count) {
     int left = CGROUPS_MAX;
     CR_AUTO_FD int folder = open_own("memory");

@@ -52,8 +52,8 @@ const char *failure_advice(const char *kind, int64_t exit_code) {
 
 /* ---- values ---- */
 
-/* Returns a JSON string, which must be UTF-8. In a text that is not, bytes that are not printable
- * become \xNN. Returns NULL if memory is short. */
+/* Returns a new JSON string. JSON must be UTF-8: in a text that is not, bytes that are not
+ * printable become \xNN. Returns NULL if memory is short. */
 static json_t *text(const char *s) {
     json_t *as_it_is = json_string(s != NULL ? s : "");
     if (as_it_is != NULL || s == NULL) return as_it_is;
@@ -166,7 +166,7 @@ int verdict_json_write(const struct verdict_json *v, const char *path) {
     int rc = data == NULL || temporary == NULL ? -ENOMEM : 0;
     if (rc == 0) {
         size_t len = strlen(data);
-        data[len] = '\n'; /* in place of the NUL, which is not written */
+        data[len] = '\n'; /* the newline replaces the NUL, which is not written */
         rc = write_all(temporary, data, len + 1);
     }
     if (rc == 0 && rename(temporary, path) < 0) rc = -errno;

@@ -9,8 +9,8 @@
 #define VERDICT_JSON_VERSION 1
 #define VERDICT_JSON_NAME    "verdict.json"
 
-/* What a verdict.json says. Texts must be valid while verdict_json_write() runs; "" or NULL if
- * unknown. */
+/* What a verdict.json says. Texts must be valid while verdict_json_write() runs; a text is "" or
+ * NULL if it is not known. */
 struct verdict_json {
     const char *job, *title, *host;
     const char *outcome; /* a word of docs/verdict.md */
@@ -18,7 +18,7 @@ struct verdict_json {
     int64_t group_rank, round; /* -1 if the node was in no round */
     uint32_t restarts, max_restarts;
     const struct failures *failures;
-    const struct verdict_worker *workers; /* [worker_count]: this node's workers, for the victims */
+    const struct verdict_worker *workers; /* [worker_count]: all workers of this node */
     size_t worker_count;
     const char *inspection; /* lines of text */
     const struct kernel_log *kernel;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLES_PER_LIMIT 10    /* so a hang is seen after 1.1 times the limit at the latest */
+#define SAMPLES_PER_LIMIT 10    /* number of samples in the time limit_ms */
 #define INTERVAL_MIN_MS   200
 #define INTERVAL_MAX_MS   10000
 
@@ -26,8 +26,9 @@ void quiet_begin(struct quiet *q, int64_t now_ms) {
     q->since_ms = now_ms;
 }
 
-/* Returns whether the worker has used the processor since the last sample. A smaller processor time
- * than before means that a descendant has ended, and with it its part of the time. */
+/* Returns whether the worker has used more than 1/QUIET_SHARE of a processor since the last sample.
+ * If its processor time is smaller than before, a descendant has ended, whose time is no longer
+ * included; this counts as use. */
 static bool has_worked(int64_t before_ms, int64_t now_ms, int64_t interval_ms) {
     return now_ms < before_ms || (now_ms - before_ms) * QUIET_SHARE > interval_ms;
 }

@@ -1,5 +1,6 @@
-/* Decides when a node hangs: none of its workers has written output, or used the processor if that
- * counts, for a time. Pure: no I/O and no clock; the caller takes the samples. */
+/* Decides when a node hangs: when for a time none of its workers has written output, nor used the
+ * processor (unless only output counts). Pure: no I/O and no clock; the caller takes the
+ * samples. */
 #ifndef AGENT_QUIET_H
 #define AGENT_QUIET_H
 
@@ -12,13 +13,13 @@
 #define QUIET_SHARE 100
 
 struct quiet {
-    /* true if the processor time of workers is no activity, only output is */
+    /* true if only output counts as activity, not the use of the processor */
     bool only_output;
     int64_t limit_ms;    /* the time without activity after which the node hangs */
     size_t workers;
     int64_t *cpu_ms;     /* [workers]: processor time of each worker in the last sample */
     uint64_t output;     /* bytes that the workers had written in the last sample */
-    int64_t sampled_ms;  /* time of the last sample, in ms of the monotonic clock; -1 if none */
+    int64_t sampled_ms;  /* time of the last sample (ms, monotonic clock); -1 if none */
     int64_t since_ms;    /* time since which there was no activity */
 };
 

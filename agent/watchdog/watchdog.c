@@ -55,9 +55,8 @@ void watchdog_forget(struct watchdog *w, pid_t pid) {
     if (timers_forget(&w->timers, pid)) arm(w);
 }
 
-/* Sends the signal, unless the process does not belong to this job. The check comes after
- * pidfd_open(), so that the process cannot be another one with the same pid by the time of the
- * signal. */
+/* Sends the signal, unless the process does not belong to this job. Opens a pidfd first and checks
+ * the process then, so that the signal cannot reach a later process with the same pid. */
 static void send_signal(struct watchdog *w, pid_t pid, int signum) {
     /* the process gets only one signal, so its other timers are removed */
     (void) timers_forget(&w->timers, pid);
@@ -152,8 +151,9 @@ static int open_pipe(const char *path, int *fd, struct cr_error *err) {
     }
     *fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (*fd < 0) return cr_fail_errno(err, "cannot open the timer pipe '%s'", path);
-    /* In a folder to which others may write, somebody else may have put another file in the place
-     * of the pipe since mkfifo(). */
+    /* If others may write to the folder, one of them may have replaced the pipe by another file
+     * since mkfifo(). So check that the open file is a pipe of this user's that no one else may
+     * open. */
     struct stat st;
     bool is_own = fstat(*fd, &st) == 0 && S_ISFIFO(st.st_mode) && st.st_uid == geteuid() &&
                   (st.st_mode & 077) == 0;

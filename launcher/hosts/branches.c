@@ -17,14 +17,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WORDS_MAX 2048 /* bytes that are kept of what ssh has printed */
+#define WORDS_MAX 2048 /* number of bytes at the end of ssh's stderr that are kept */
 
 enum { IN, OUT, ERR, PIPES };
 
 struct link {
     struct branches *b;
     struct link *next;
-    struct hosts_range range; /* the host of this link, and the hosts behind it */
+    struct hosts_range range; /* this link's host, and the hosts that its deputy starts */
     enum hosts_way way;
     bool is_local; /* started without rsh */
     struct child child;
@@ -80,7 +80,7 @@ struct write {
 };
 
 static void on_written(uv_write_t *request, int status) {
-    (void) status; /* when the pipe is broken, its process ends, which is reported elsewhere */
+    (void) status; /* a failed write needs no report: on_gone() reports the end of the process */
     free(CR_CONTAINER_OF(request, struct write, request));
 }
 
@@ -94,7 +94,7 @@ static void write_down(struct link *k, const void *data, size_t len) {
     if (uv_write(&w->request, to, &buf, 1, on_written) < 0) free(w);
 }
 
-/* Sends the plan, and the order to start if it has been given. */
+/* Sends the plan to the deputy. If the order to start has been given already, sends it, too. */
 static void send_plan(struct link *k) {
     struct cr_buffer frame = {0};
     int rc = hosts_put_plan(&frame, k->b->plan, k->range);
@@ -179,7 +179,7 @@ static int64_t take_frame(void *arg, const char *data, size_t len) {
 static void check_version(struct link *k, uint32_t protocol, const char *version) {
     if (protocol == HOSTS_PROTOCOL && strcmp(version, CRUN_VERSION) == 0) {
         k->greeted = true;
-        /* what ssh has printed before, such as a warning about the host's key */
+        /* what ssh has printed before the greeting, such as a warning about the host's key */
         deliver_text(k->b, HOSTS_ERR, k->range.first, k->words, k->words_len);
         if (!k->is_planned) send_plan(k);
         return;
@@ -193,7 +193,7 @@ static void check_version(struct link *k, uint32_t protocol, const char *version
     break_off(k, text);
 }
 
-/* Handles a line in front of the first frame. */
+/* Handles a line that came on the deputy's stdout before its first frame. */
 static int64_t take_line(void *arg, const char *data, size_t len) {
     struct link *k = arg;
     char line[256];
@@ -317,7 +317,7 @@ static void close_pipes(struct link *k) {
     }
 }
 
-/* Closes the pipes when the process has ended and its output has been read. */
+/* Closes the pipes if the process has ended and its output has been read, or is not wanted. */
 static void check_over(struct link *k) {
     bool is_read = k->out_ended || k->is_broken || k->b->is_closing;
     if (k->has_exited && is_read) close_pipes(k);
@@ -327,8 +327,8 @@ static void on_exit_of(void *arg, int status) {
     struct link *k = arg;
     k->has_exited = true;
     if (!k->is_broken) k->status = status;
-    /* If ssh is dead but something else holds its stdout, the deputy may still run: the end of its
-     * stdin ends it. */
+    /* The deputy may still run although ssh is dead, if another process holds the pipes open. It
+     * ends when its stdin ends, so this end is closed. */
     if (!uv_is_closing((uv_handle_t *) &k->pipe[IN])) {
         uv_close((uv_handle_t *) &k->pipe[IN], on_pipe_closed);
     }

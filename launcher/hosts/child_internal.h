@@ -1,5 +1,6 @@
 /* A child process of the starter or of a deputy, with pipes. The kernel kills the child when its
- * parent dies (PR_SET_PDEATHSIG): libuv's uv_spawn() cannot request that. */
+ * parent dies (PR_SET_PDEATHSIG). This file replaces libuv's uv_spawn(), which cannot request
+ * that. */
 #ifndef LAUNCHER_HOSTS_CHILD_H
 #define LAUNCHER_HOSTS_CHILD_H
 
@@ -16,11 +17,11 @@ struct child {
     pid_t pid;  /* 0 if no process runs */
     int pidfd;
     uv_poll_t poll; /* watches the pidfd */
-    child_exit_fn on_exit; /* runs once, with the exit status, or 128 + the signal */
+    child_exit_fn on_exit; /* called once, with the exit status, or 128 + the signal */
     void *arg;
 };
 
-/* The parent's ends of a child's pipes; -1 for none. */
+/* The parent's ends of a child's pipes; -1 for a pipe that does not exist. */
 struct child_pipes {
     int in, out, err;
 };

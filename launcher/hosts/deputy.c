@@ -21,9 +21,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define QUEUE_FULL  ((size_t) 1 << 20)  /* bytes waiting for stdout from which on nothing more is
-                                         * read from below */
-#define QUEUE_EMPTY ((size_t) 64 << 10) /* bytes waiting for stdout at which reading goes on */
+/* The deputy stops reading from its launcher and its deputies when more than QUEUE_FULL bytes wait
+ * to be written to stdout. It goes on reading when QUEUE_EMPTY bytes or fewer wait. */
+#define QUEUE_FULL  ((size_t) 1 << 20)
+#define QUEUE_EMPTY ((size_t) 64 << 10)
 
 enum { IN, OUT, ERR, PIPES };
 
@@ -36,8 +37,8 @@ struct deputy {
     struct branches branches;
     int port_fd;           /* socket that holds the free port; -1 before the plan has come */
     struct child launcher; /* this host's launcher */
-    uv_pipe_t pipe[PIPES]; /* its stdin, stdout and stderr */
-    bool has_started;      /* true once the launcher was started, or could not be */
+    uv_pipe_t pipe[PIPES]; /* the launcher's stdin, stdout and stderr */
+    bool has_started;      /* true once the launcher was started, or its start has failed */
     bool is_paused;
     bool is_over; /* true if nothing more will be reported, because stdin has ended */
     bool is_done; /* true once the last report has been queued */
@@ -66,7 +67,8 @@ static void on_reported(uv_write_t *request, int status) {
     if (d->is_paused && queued <= QUEUE_EMPTY) read_on(d, true);
 }
 
-/* Writes the bytes to stdout and takes over their memory. */
+/* Queues the bytes for stdout, or drops them if nothing more is to be reported. Takes over their
+ * memory in both cases. */
 static void report(struct deputy *d, struct cr_buffer *bytes) {
     struct report *r = d->is_over ? NULL : calloc(1, sizeof(*r));
     if (r == NULL || bytes->len == 0) {
@@ -123,7 +125,8 @@ static void check_over(struct deputy *d) {
 
 static void on_no_links(void *arg) { check_over(arg); }
 
-/* Nobody gives orders any more: kills everything that this deputy has started. */
+/* Call this when stdin has ended, so nobody gives orders any more: kills everything that this
+ * deputy has started. */
 static void abandon(struct deputy *d) {
     d->is_over = true;
     d->has_started = true;
@@ -150,7 +153,7 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     }
 }
 
-/* Starts or stops reading the output of the launcher and of the hosts below. */
+/* Starts or stops reading from the launcher and from the deputies that this deputy has started. */
 static void read_on(struct deputy *d, bool reads) {
     d->is_paused = !reads;
     branches_pause(&d->branches, !reads);
@@ -162,8 +165,8 @@ static void read_on(struct deputy *d, bool reads) {
     }
 }
 
-/* Reports what the launcher has written before it ended. A process that a worker has left behind
- * may keep the pipe open, so the end of the stream is not waited for. */
+/* Reports what is still in the pipe after the launcher has ended. Does not wait for the end of the
+ * stream, because a process that a worker has left behind may keep the pipe open. */
 static void drain(struct deputy *d, int which) {
     char data[4096];
     uv_os_fd_t fd;
@@ -194,8 +197,8 @@ static void fail(struct deputy *d, const struct cr_error *err) {
     check_over(d);
 }
 
-/* Makes a file in memory with the job's secret. Returns its descriptor; -1 if the job has none or
- * there is no memory. */
+/* Makes a file in memory with the job's secret. Returns its descriptor; -1 if the job has no
+ * secret, or if the file cannot be made. */
 static int open_secret(const struct hosts_plan *plan) {
     if (plan->secret_len == 0) return -1;
     int fd = memfd_create("crun-secret", MFD_CLOEXEC);
@@ -308,7 +311,7 @@ static uint16_t hold_port(struct deputy *d) {
     int rc = is_v6 ? bind(d->port_fd, (struct sockaddr *) &any6, sizeof(any6))
                    : bind(d->port_fd, (struct sockaddr *) &any4, sizeof(any4));
     if (rc < 0 || getsockname(d->port_fd, (struct sockaddr *) &any6, &len) < 0) return 0;
-    return ntohs(any6.sin6_port); /* at the same place in both kinds of address */
+    return ntohs(any6.sin6_port); /* sockaddr_in has its port at the same offset */
 }
 
 /* Copies to `out` the address of this host at which sshd was reached: the third word of
@@ -374,12 +377,13 @@ struct input {
 
 static void on_input_taken(uv_write_t *request, int status) {
     struct input *in = CR_CONTAINER_OF(request, struct input, request);
-    (void) status; /* a launcher that does not read its stdin takes all of it */
+    (void) status; /* bytes that could not be written count as taken, too */
     report_number(in->deputy, HOSTS_TAKEN, (uint32_t) in->len);
     free(in);
 }
 
-/* Writes input of the starter to the launcher's stdin. */
+/* Writes bytes that the starter has sent to the launcher's stdin; no bytes mean the end of stdin.
+ */
 static void give_input(struct deputy *d, const struct hosts_frame *frame) {
     uv_stream_t *to = (uv_stream_t *) &d->pipe[IN];
     bool is_open = to->data != NULL && !uv_is_closing((uv_handle_t *) to);
@@ -492,7 +496,7 @@ int hosts_run_deputy(void) {
     static struct deputy d;
     struct cr_buffer greeting = {0};
     d.port_fd = -1;
-    /* a name of its own in ps(1); also, nesting.c then does not count deputies as launchers */
+    /* ps(1) shows this name, and nesting.c recognises by it that a deputy is no launcher */
     (void) prctl(PR_SET_NAME, "crun-deputy");
     d.branches.on_closed = on_no_links;
     d.branches.arg = &d;

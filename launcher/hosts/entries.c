@@ -24,7 +24,7 @@ static struct hosts_entry *find(struct hosts_list *list, const char *name) {
 static int add(struct hosts_list *list, const struct hosts_entry *entry, struct cr_error *err) {
     struct hosts_entry *known = find(list, entry->name);
     if (known != NULL) {
-        /* In Open MPI's files, a host without slots on two lines has two slots. */
+        /* In Open MPI's files, each line without slots adds one slot to its host. */
         known->slots = (known->slots == 0 ? 1 : known->slots) +
                        (entry->slots == 0 ? 1 : entry->slots);
         return 0;
@@ -37,8 +37,8 @@ static int add(struct hosts_list *list, const struct hosts_entry *entry, struct 
     return 0;
 }
 
-/* Returns whether `name` can be a host, with "user@" in front of it or not. A name that begins with
- * '-' would be an option of ssh. */
+/* Returns whether `name` can be a host; "user@" may stand in front of the host. Refuses a name that
+ * begins with '-', because ssh would take it for an option. */
 static bool is_host_name(const char *name) {
     if (name[0] == '-' || name[0] == '\0') return false;
     for (const char *at = name; *at != '\0'; at++) {
@@ -130,7 +130,7 @@ static int read_setting(const char *word, struct hosts_entry *entry, struct cr_e
     return cr_fail(err, -EINVAL, "'%.100s' is not known; write 'HOST slots=8' or 'HOST:8'", word);
 }
 
-/* Parses one line, which may be empty, and appends its host. The function writes NULs into the
+/* Parses one line, which may be empty, and appends its host to the list. Writes NULs into the
  * line. */
 static int read_line(char *line, struct hosts_list *list, struct cr_error *err) {
     static const char blanks[] = " \t\r";

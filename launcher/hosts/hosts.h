@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define HOSTS_MAX        16384 /* most hosts of a job */
-#define HOSTS_FAN_OUT    32    /* most hosts that one process starts, by default */
+#define HOSTS_FAN_OUT    32    /* default for the most hosts that one process starts */
 #define HOSTS_SECRET_MAX ((size_t) 64 << 10) /* most bytes of the text of a token file */
 
 struct hosts_entry {
@@ -53,9 +53,9 @@ struct hosts_job {
     size_t host_count;
     const char *const *workers;  /* [host_count]: value of --nproc-per-node on this host; NULL
                                   * leaves the option out */
-    uint32_t min_nodes;          /* how many hosts the job needs */
-    uint32_t max_nodes;          /* how many hosts can take part; further hosts are spares */
-    bool user_meets;             /* true if `options` say where the nodes meet */
+    uint32_t min_nodes;          /* fewest hosts with which the job can run */
+    uint32_t max_nodes;          /* most hosts in one round; further hosts are spares */
+    bool user_meets;             /* true if the user's options say where the rendezvous is */
     const char *const *options;  /* options of crun, the same on all hosts */
     const char *conf;            /* value of --rdzv-conf, to which is_host is added */
     const char *const *program;  /* PROGRAM and its arguments */
@@ -63,10 +63,10 @@ struct hosts_job {
     const char *rsh;             /* --rsh: a command and its options, separated by blanks */
     uint32_t fan_out;            /* most hosts that one process starts */
     bool copy_crun;              /* true if crun is copied to hosts that need it */
-    bool starts_local;           /* true if this machine, found in the list by its name, is started
-                                  * without rsh */
-    int64_t last_call_ms;        /* once min_nodes hosts have answered: how long the other hosts are
-                                  * waited for, at most */
+    bool starts_local;           /* true if the host that is this machine, by its name, gets its
+                                  * deputy without rsh */
+    int64_t last_call_ms;        /* longest time that the starter waits for the other hosts after
+                                  * min_nodes hosts are ready */
     const void *secret;          /* text of the token file (--rdzv-token-file), which reaches the
                                   * launchers on the stdin of ssh; NULL if the job has no secret */
     size_t secret_len;           /* bytes of `secret`, at most HOSTS_SECRET_MAX */
@@ -74,8 +74,8 @@ struct hosts_job {
 
 /* Runs the job to its end. Copies the launchers' output to stdout and stderr, with the host in
  * front of each line. Returns the exit status of crun: 0 if at least min_nodes launchers ended with
- * 0, otherwise that of the first launcher that failed. If the job could not be started or has lost
- * too many hosts, returns a negative errno, and sets err to a text that names the host. */
+ * 0, otherwise the status of the first launcher that failed. If the job could not be started or has
+ * lost too many hosts, returns a negative errno, and sets err to a text that names the host. */
 int hosts_run(const struct hosts_job *job, struct cr_error *err);
 
 /* Runs this process as the deputy of a host, with its orders on stdin. Returns the exit status. */

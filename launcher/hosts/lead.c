@@ -48,7 +48,8 @@ void lead_lost(struct lead *l, uint32_t host, int64_t now_ms) {
     set_state(l, host, LEAD_LOST);
     if (has_enough(l)) return;
     l->short_ms = now_ms;
-    if (l->status == 0) l->status = 1; /* the launchers that are now stopped are not the reason */
+    /* the lost host is the reason, not the launchers that are stopped because of it */
+    if (l->status == 0) l->status = 1;
 }
 
 /* Returns whether the launchers shall start now. */
@@ -58,8 +59,8 @@ static bool is_time_to_begin(const struct lead *l, int64_t now_ms) {
     return l->count[LEAD_STARTING] == 0 || now_ms >= l->enough_ms + l->last_call_ms;
 }
 
-/* Returns whether nothing is left to wait for. A host that is still starting when all launchers of
- * the job have ended is not waited for. */
+/* Returns whether the job is over: all hosts have ended or are lost; or all launchers that were
+ * started have ended. In the second case, hosts that are still STARTING are not waited for. */
 static bool is_finished(const struct lead *l) {
     if (l->count[LEAD_ENDED] + l->count[LEAD_LOST] == l->hosts) return true;
     if (!l->has_begun || l->count[LEAD_RUNNING] > 0 || l->count[LEAD_ENDED] == 0) return false;

@@ -9,14 +9,14 @@
  * job starts, at the latest last_call_ms after enough hosts are ready. The launchers' own time
  * limits end RUNNING.
  *
- * The job starts when all hosts are ready or lost. It also starts, without the hosts that are still
- * starting, when the first host is ready and all hosts are needed (nobody else could host the
- * rendezvous), or when last_call_ms have passed since min_nodes hosts were ready. A host that is
- * ready later starts at once, and joins the running job.
+ * If all hosts are needed, the job starts when the first host of the list, which hosts the
+ * rendezvous, is ready. Otherwise the job starts when all hosts are ready or lost, or when
+ * last_call_ms have passed since min_nodes hosts were ready. A host that is ready after the start
+ * of the job gets the order to start at once, and its launcher joins the running job.
  *
- * The job cannot go on when fewer than min_nodes hosts are left. If a launcher failed, the other
- * launchers usually end by themselves, because the rendezvous tells them; they have LEAD_GRACE_MS
- * for that. */
+ * The job cannot go on when fewer than min_nodes hosts are left. If a launcher has failed, the
+ * rendezvous usually tells the other launchers, which end by themselves. Those that still run
+ * LEAD_GRACE_MS after the failure are stopped. */
 #ifndef LAUNCHER_HOSTS_LEAD_H
 #define LAUNCHER_HOSTS_LEAD_H
 
@@ -43,22 +43,23 @@ struct lead {
     uint32_t count[LEAD_STATES]; /* number of hosts in each state */
     uint32_t succeeded;          /* number of launchers that ended with 0 */
     int status;                  /* exit status of the first launcher that failed; 1 if too many
-                                  * hosts were lost before; 0 if neither has happened */
+                                  * hosts were lost before a launcher failed; 0 if neither has
+                                  * happened */
     bool has_begun;              /* true after lead_went() */
     bool had_enough;             /* true once min_nodes launchers ran at the same time: before
                                   * that, no worker can have been started */
     bool is_stopping;            /* true after lead_stopped() */
-    int64_t enough_ms; /* time at which min_nodes hosts were ready; CR_FOREVER if they were not */
-    int64_t short_ms;  /* time after which launchers that cannot go on are stopped; CR_FOREVER if
-                        * they can go on */
+    int64_t enough_ms; /* time at which min_nodes hosts were ready; CR_FOREVER before that */
+    int64_t short_ms;  /* time at which the remaining launchers are stopped because too few hosts
+                        * are left; CR_FOREVER if enough are left */
 };
 
 void lead_init(struct lead *l, uint8_t *states, uint32_t hosts, uint32_t min_nodes,
                int64_t last_call_ms);
 
-/* Call these when a host is ready for its launcher, when its launcher has ended, and when a host
- * could not be started or its connection is gone. A second report about a host that has ended or is
- * lost has no effect. */
+/* Call lead_ready() when a host waits for the order to start its launcher, lead_ended() when its
+ * launcher has ended, and lead_lost() when its deputy could not be started or the link to it is
+ * gone. If the host has ended or is lost already, the last two calls have no effect. */
 void lead_ready(struct lead *l, uint32_t host, int64_t now_ms);
 void lead_ended(struct lead *l, uint32_t host, int status, int64_t now_ms);
 void lead_lost(struct lead *l, uint32_t host, int64_t now_ms);
@@ -67,7 +68,8 @@ void lead_lost(struct lead *l, uint32_t host, int64_t now_ms);
  * LEAD_GIVE_UP or LEAD_FINISH. */
 enum lead_action lead_next(const struct lead *l, int64_t now_ms);
 
-/* Returns the time at which lead_next() must be called again, or CR_FOREVER. */
+/* Returns the time at which lead_next() must be called even if no event comes; CR_FOREVER if there
+ * is no such time. */
 int64_t lead_deadline(const struct lead *l);
 
 void lead_went(struct lead *l);    /* moves all READY hosts to RUNNING */

@@ -23,7 +23,7 @@ struct hosts_stream {
 struct hosts_lines {
     struct hosts_stream *streams; /* [hosts]; owned by the caller, who sets it to 0 */
     const char *const *prefixes;  /* [hosts]: text in front of each line */
-    int64_t open;                 /* host whose line is written but not ended; -1 for none */
+    int64_t open;                 /* host that has written part of a line; -1 if none has */
 };
 
 /* Processes bytes of a host, and appends to `out` what is to be written. Returns 0 or -ENOMEM. */
@@ -33,7 +33,8 @@ int hosts_lines_add(struct hosts_lines *l, uint32_t host, const char *data, size
 /* Appends the incomplete line of the host to `out`, without a newline. Returns 0 or -ENOMEM. */
 int hosts_lines_flush(struct hosts_lines *l, uint32_t host, struct cr_buffer *out);
 
-/* Call this at the end: ends a line that was written without a newline. Returns 0 or -ENOMEM. */
+/* Call this before something else is written, and at the end: if the last line was written without
+ * its newline, appends the newline to `out`. Returns 0 or -ENOMEM. */
 int hosts_lines_end(struct hosts_lines *l, struct cr_buffer *out);
 
 #endif

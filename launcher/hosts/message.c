@@ -120,8 +120,8 @@ int hosts_put_plan(struct cr_buffer *out, const struct hosts_plan *plan,
 
 /* ---- decoding ---- */
 
-/* The part of a payload that is not decoded yet. After a mistake, `failed` is a negative errno, and
- * all further values are empty. */
+/* The part of a payload that is not decoded yet. `failed` is 0, or a negative errno once a value
+ * could not be decoded; after that, all further values are 0, "" or NULL. */
 struct reader {
     const char *at;
     size_t left;
@@ -143,7 +143,7 @@ static uint32_t take_number(struct reader *r) {
     return number;
 }
 
-/* Returns a text, and its length in *len; after a mistake "". */
+/* Returns the next text, and its length in *len; "" if r->failed is set. */
 static const char *take_bytes(struct reader *r, size_t *len) {
     *len = take_number(r);
     if (r->failed == 0 && (*len >= r->left || r->at[*len] != '\0')) r->failed = -EPROTO;
@@ -161,11 +161,11 @@ static const char *take_text(struct reader *r) {
     return text;
 }
 
-/* Returns a list that ends with NULL, which the caller frees; after a mistake NULL. If `count` is
- * not UINT32_MAX, the list must have so many texts. */
+/* Returns the next list of texts, which ends with NULL and which the caller frees; NULL if
+ * r->failed is set. If `count` is not UINT32_MAX, the list must have exactly `count` texts. */
 static const char *const *take_texts(struct reader *r, uint32_t count) {
     uint32_t n = take_number(r);
-    /* a text has at least 5 bytes */
+    /* a text takes at least 5 bytes: 4 of its length, and its NUL */
     if (n > r->left / 5 || (count != UINT32_MAX && n != count)) r->failed = -EPROTO;
     if (r->failed < 0) return NULL;
     const char **texts = calloc((size_t) n + 1, sizeof(*texts));

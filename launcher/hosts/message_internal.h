@@ -1,7 +1,7 @@
 /* The messages between starter and deputies, as bytes. Pure.
  *
- * A deputy begins with a line of text, its greeting: "crun-deputy PROTOCOL VERSION\n". What stands
- * before this line on its stdout comes from the host's shell (a profile may print something). All
+ * A deputy begins with a line of text, its greeting: "crun-deputy PROTOCOL VERSION\n". Text on its
+ * stdout before this line comes from the host's shell, whose profile may print something. All
  * further bytes, in both directions, are frames:
  *
  *     bytes 0-3   number of bytes that follow, big endian
@@ -9,8 +9,8 @@
  *     bytes 5-8   number of the host that the message concerns, big endian
  *     then        the payload
  *
- * Within a payload, a number has 4 bytes, big endian; a text has its length as such a number, its
- * bytes, and a NUL that the length does not count; a list has its number of texts, then these. */
+ * Within a payload, a number has 4 bytes, big endian; a text is a number, its length without its
+ * NUL, followed by its bytes and the NUL; a list is a number, followed by that many texts. */
 #ifndef LAUNCHER_HOSTS_MESSAGE_H
 #define LAUNCHER_HOSTS_MESSAGE_H
 
@@ -22,25 +22,24 @@
 #define HOSTS_PROTOCOL    1
 #define HOSTS_GREETING    "crun-deputy"
 #define HOSTS_HEADER      9                   /* bytes of a frame in front of its payload */
-#define HOSTS_PAYLOAD_MAX ((size_t) 16 << 20) /* a plan with many hosts and variables is the largest
-                                               * payload */
+#define HOSTS_PAYLOAD_MAX ((size_t) 16 << 20) /* in bytes; a plan is the largest payload */
 #define HOSTS_DATA_MAX    ((size_t) 64 << 10) /* most bytes of HOSTS_INPUT, HOSTS_OUT, HOSTS_ERR */
 
 enum hosts_message {
     /* ---- down ---- */
     HOSTS_PLAN = 1, /* struct hosts_plan; the first frame */
     HOSTS_GO,       /* struct hosts_go: start the launcher */
-    HOSTS_INPUT,    /* bytes for the launcher's stdin; no bytes: its end */
+    HOSTS_INPUT,    /* bytes for the launcher's stdin; no bytes mean its end */
     HOSTS_SIGNAL,   /* number: send this signal to the launcher */
 
     /* ---- up ---- */
     HOSTS_READY, /* text: own address or "", number: a free port; the host waits for HOSTS_GO */
     HOSTS_OUT,   /* bytes from the launcher's stdout */
-    HOSTS_ERR,   /* bytes from the launcher's stderr, or from that of ssh */
+    HOSTS_ERR,   /* bytes from the launcher's stderr, or from ssh's stderr */
     HOSTS_ENDED, /* number: exit status of the launcher; 128 + signal if a signal has ended it */
-    HOSTS_TAKEN, /* number: so many bytes of HOSTS_INPUT have reached the launcher */
-    HOSTS_LOST   /* bytes of a text: why the host could not be started, or how its connection has
-                  * ended */
+    HOSTS_TAKEN, /* number of bytes of HOSTS_INPUT that the launcher has taken */
+    HOSTS_LOST   /* bytes of a text: why the deputy could not be started, or how the link to it
+                  * has ended */
 };
 
 /* What a deputy must know about the job. The texts of a decoded plan point into its payload. */
@@ -68,8 +67,8 @@ struct hosts_go {
     char endpoint[CR_HOST_MAX + 16]; /* HOST:PORT; "" if the options have it */
 };
 
-/* Each of these functions appends a frame and returns 0; or -ENOMEM, or -E2BIG if the payload is
- * too long. */
+/* Each of these functions appends a frame to `out`. Returns 0; -E2BIG if the payload would be
+ * longer than HOSTS_PAYLOAD_MAX; or -ENOMEM. */
 int hosts_put_bytes(struct cr_buffer *out, enum hosts_message type, uint32_t host,
                     const void *data, size_t len);
 int hosts_put_number(struct cr_buffer *out, enum hosts_message type, uint32_t host,
@@ -103,8 +102,9 @@ void hosts_plan_done(struct hosts_plan *plan);
 /* The result of hosts_read_greeting(). */
 enum hosts_greeting { HOSTS_NO_GREETING, HOSTS_NEEDS_CRUN, HOSTS_HAS_CRUN, HOSTS_GREETS };
 
-/* Decides what a line that a deputy, or the script that copies crun, has printed before its first
- * frame means. If it is a greeting, sets *protocol, and *version to the text within the line. */
+/* Says what a line means that came on the stdout of ssh before the first frame: a deputy prints its
+ * greeting, and the script that copies crun whether the copy exists. If the line is a deputy's
+ * greeting, sets *protocol, and sets *version to the version's text within the line. */
 enum hosts_greeting hosts_read_greeting(const char *line, uint32_t *protocol,
                                         const char **version);
 

@@ -2,8 +2,8 @@
  * decide when the job begins and ends, shows the output of all hosts, and passes on its input and
  * signals.
  *
- * A signal that arrives before any launcher was started ends the starter. Later, the launchers of
- * all hosts get the same signal, and decide what it means. */
+ * A signal that arrives before any launcher was started ends the starter. After that, the starter
+ * passes each signal on to the launchers of all hosts, and they act on it. */
 #include "launcher/hosts/branches_internal.h"
 
 #include "agent/output/console.h"
@@ -23,10 +23,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define FLUSH_MS     50               /* after so long without output, incomplete lines are shown */
+#define FLUSH_MS     50 /* time without output after which an incomplete line is shown */
 #define CREDIT_BYTES ((int64_t) 256 << 10) /* most bytes of input on their way to the launcher */
 #define RSH_WORDS    48
-#define LAST_SIGNALS 4 /* after so many signals that end, the starter does not wait any longer */
+#define LAST_SIGNALS 4 /* number of signals, such as SIGINT, after which the starter ends at once */
 
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 #define SIGNALS (sizeof(forwarded) / sizeof(forwarded[0]))
@@ -44,20 +44,20 @@ struct starter {
     int closing_signal; /* the signal that came before any launcher was started, or 0 */
     unsigned end_signals; /* number of SIGINT, SIGTERM … that have been passed on */
 
-    char (*addresses)[CR_HOST_MAX]; /* [hosts]: where the host can be reached, as it has said */
-    uint32_t *ports;                /* [hosts]: a free port there */
+    char (*addresses)[CR_HOST_MAX]; /* [hosts]: address that the deputy has reported, or "" */
+    uint32_t *ports;                /* [hosts]: a free port of the host */
 
     struct console console[STREAMS];
     struct hosts_lines lines[STREAMS];
     char **prefixes;
 
     int64_t credit;       /* bytes of input that may be sent now */
-    int input_epoll;      /* an epoll with descriptor 0; -1 while input is not read */
+    int input_epoll;      /* epoll descriptor that watches descriptor 0; -1 if none is open */
     bool input_can_block; /* false if descriptor 0 is a file */
     uv_poll_t input_poll;
 
     bool is_closing;
-    struct cr_error why; /* why the first host was lost that was not shown to the user */
+    struct cr_error why; /* why a host was lost, if that has not been shown to the user yet */
 };
 
 static void step(struct starter *s);
@@ -120,7 +120,8 @@ static void end_input(struct starter *s) {
     if (s->input_can_block) uv_close((uv_handle_t *) &s->input_poll, NULL);
 }
 
-/* Reads descriptor 0 once. Returns false if there is nothing to read now, or never again. */
+/* Reads descriptor 0 once, and sends what it has read. Returns false if there was nothing to read,
+ * or if the input has ended. */
 static bool read_input(struct starter *s) {
     static char data[HOSTS_DATA_MAX];
     struct cr_buffer frame = {0};
@@ -151,8 +152,10 @@ static void pump_input(struct starter *s) {
     else while (s->input_epoll >= 0 && s->credit > 0 && read_input(s)) continue;
 }
 
-/* Begins to pass on descriptor 0. libuv would make it non-blocking, also for other processes, so
- * an epoll is between the two. A terminal is not read in the background: that would stop crun. */
+/* Begins to read descriptor 0 and to pass on what it reads. libuv would make the descriptor
+ * non-blocking, also for other processes that share it, so libuv watches an epoll descriptor that
+ * watches descriptor 0. If crun is in the background of a terminal, it does not read: the kernel
+ * would stop it. */
 static void begin_input(struct starter *s) {
     struct epoll_event event = {.events = EPOLLIN};
     if (s->input_epoll >= 0 || s->is_closing) return;
@@ -181,7 +184,7 @@ static void take_lost(struct starter *s, const struct hosts_frame *frame) {
     char text[CR_ERROR_TEXT_MAX];
     (void) snprintf(text, sizeof(text), "%.*s", (int) frame->len, frame->data);
     lead_lost(&s->lead, frame->host, cr_monotonic_ms());
-    /* if the job goes on or its launchers have to end first, the reason is shown now */
+    /* if the starter ends now, the reason becomes its error; otherwise it is shown at once */
     enum lead_action next = lead_next(&s->lead, cr_monotonic_ms());
     bool is_end = next == LEAD_GIVE_UP || next == LEAD_FINISH;
     if (is_end && s->why.code == 0) (void) cr_fail(&s->why, -EHOSTUNREACH, "%s", text);
@@ -234,8 +237,8 @@ static void write_endpoint(const struct starter *s, uint32_t host, struct hosts_
                     strchr(address, ':') != NULL ? "[%s]:%u" : "%s:%u", address, s->ports[host]);
 }
 
-/* Gives the order to start. The first time, it goes to all hosts, also to those that are not ready
- * yet: they start as soon as they can. */
+/* Gives the order to start the launchers. The first call sends it to all hosts, and hosts that are
+ * not ready yet get it as soon as they are; so later calls send nothing. */
 static void begin(struct starter *s) {
     struct hosts_go go = s->branches.go;
     if (!s->lead.has_begun) {
@@ -307,7 +310,7 @@ static void on_signal(uv_signal_t *handle, int signum) {
     pass_signal(s, signum);
     if (signum == SIGUSR1 || signum == SIGUSR2) return;
     if (++s->end_signals < 2) return;
-    /* whoever asks twice does not want to wait for a console that takes no output */
+    /* after a second signal, the starter does not wait for a console that takes no output */
     for (int which = OUT; which <= ERR; which++) {
         console_kill(&s->console[which]);
         (void) uv_poll_stop(&s->console[which].poll);
@@ -329,9 +332,9 @@ static void watch_signals(struct starter *s) {
 
 /* ---- the plan ---- */
 
-/* Splits the text of --rsh at its blanks. `text` is changed. If it is just "ssh", options are
- * added: no questions, since several connections cannot ask at once; an end to tries that get no
- * answer; and packets that find out when a host has disappeared. */
+/* Splits the text of --rsh at its blanks, which changes `text`. If the text is just "ssh", adds
+ * options. With them ssh asks for no password (several processes of ssh cannot ask at once), gives
+ * up after 15 s if a host does not answer, and notices when a host has disappeared. */
 static void split_rsh(char *text, const char *words[RSH_WORDS]) {
     static const char *const options[] = {"-x", "-T", "-o", "BatchMode=yes", "-o",
                                           "ConnectTimeout=15", "-o", "ServerAliveInterval=15"};
@@ -346,7 +349,8 @@ static void split_rsh(char *text, const char *words[RSH_WORDS]) {
     words[n] = NULL;
 }
 
-/* Formats COLUMNS=... for the workers if stdout is a terminal: its width without the prefix. */
+/* If stdout is a terminal, writes "COLUMNS=N" to `out`: how many columns a line of a worker has
+ * beside the longest prefix. Otherwise, or if few columns are left, writes "". */
 static void write_columns(const struct starter *s, char *out, size_t cap) {
     struct winsize size = {0};
     size_t longest = 0;
@@ -517,8 +521,8 @@ static void die_by(int signum) {
     (void) raise(signum);
 }
 
-/* Returns the exit status; or a negative errno, and sets err, if a host was lost and the user was
- * not told so. */
+/* Returns the exit status. If the job failed because a host was lost, and this has not been shown
+ * to the user, sets err and returns a negative errno. */
 static int conclude(const struct starter *s, struct cr_error *err) {
     if (s->closing_signal != 0) die_by(s->closing_signal);
     if (s->why.code == 0 || s->lead.succeeded >= s->lead.min_nodes) return lead_status(&s->lead);

@@ -1,9 +1,9 @@
 /* The tree in which hosts are started: which process starts which hosts. Pure.
  *
  * A process that is responsible for a range of hosts divides it into at most fan_out ranges of
- * nearly the same size, and starts the first host of each. The deputy of that first host is
- * responsible for the other hosts of its range. Up to fan_out hosts, the starter therefore starts
- * all hosts itself. */
+ * nearly the same size, and starts the first host of each range. The deputy of that first host is
+ * responsible for the other hosts of the range. So if a job has at most fan_out hosts, the starter
+ * starts all of them itself. */
 #ifndef LAUNCHER_HOSTS_TREE_H
 #define LAUNCHER_HOSTS_TREE_H
 

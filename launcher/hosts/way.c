@@ -34,9 +34,11 @@ static int put_word(struct cr_buffer *out, const char *word) {
     return rc == 0 ? cr_buffer_printf(out, "'") : rc;
 }
 
-/* The script prints whether the copy is there. If not, it reads `size` bytes from its stdin into a
- * new file, and gives that its name when it is complete. ln(1) does not replace a file that another
- * host has made in a shared home folder meanwhile: a deputy may be executing it. */
+/* Appends a shell script that makes a copy of crun on the host, if it is missing, and executes it.
+ * The script prints whether the copy exists. If it is missing, the script reads `size` bytes from
+ * its stdin into a temporary file, and links this file to the copy's name once it is complete. If
+ * another host has made the copy in a shared home folder since then, ln(1) does not replace it,
+ * because a deputy may be executing it. */
 static int put_script(struct cr_buffer *out, uint64_t hash, size_t size) {
     return cr_buffer_printf(
         out,

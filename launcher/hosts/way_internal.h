@@ -1,4 +1,4 @@
-/* How the deputy of a host is started: the words of the command for rsh. Pure. */
+/* The ways to start the deputy of a host, each of which is a command for the host's shell. Pure. */
 #ifndef LAUNCHER_HOSTS_WAY_H
 #define LAUNCHER_HOSTS_WAY_H
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The ways are tried in this order. */
+/* The ways, in the order of the tries. HOSTS_BY_NAME is not tried if crun may be copied. */
 enum hosts_way {
     HOSTS_SAME_PATH, /* the path of the starter's crun */
     HOSTS_BY_NAME,   /* "crun", found by the PATH of the host's shell */
@@ -15,12 +15,12 @@ enum hosts_way {
     HOSTS_NO_WAY
 };
 
-/* in place of an exit status: the deputy has answered, but it is another version of crun */
+/* value in place of an exit status: the deputy has answered, but is another version of crun */
 #define HOSTS_OTHER_VERSION (-1)
 
-/* Returns the next way after `way` has failed with the exit status of the shell, or HOSTS_NO_WAY.
- * A status of 126 or 127 says that the shell could not execute crun. `copies` is true if crun may
- * be copied to the host. */
+/* Returns the way to try after `way` has failed; HOSTS_NO_WAY if there is none. `status` is the
+ * exit status of the host's shell, which is 126 or 127 if the shell could not execute crun, or
+ * HOSTS_OTHER_VERSION. `copies` is true if the user allows that crun is copied to the host. */
 enum hosts_way hosts_way_next(enum hosts_way way, int status, bool copies);
 
 /* Appends the shell command that starts the deputy. `crun` is the path of the starter's crun, which

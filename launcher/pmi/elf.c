@@ -1,5 +1,5 @@
-/* Reads the list of needed libraries of a 64-bit ELF file: see elf_internal.h. Every offset that
- * the file names is checked against its length. */
+/* Reads the list of needed libraries of a 64-bit ELF file: see elf_internal.h. Every offset in
+ * the file is checked against the length of the file. */
 #include "launcher/pmi/elf_internal.h"
 
 #include <elf.h>
@@ -24,8 +24,8 @@ static int read_segment(const struct elf *e, unsigned i, Elf64_Phdr *out) {
     return copy(e, table + (uint64_t) i * sizeof(*out), out, sizeof(*out));
 }
 
-/* Converts an address of the loaded program to an offset in the file. Returns e->len if no segment
- * has it. */
+/* Converts an address of the loaded program to an offset in the file. Returns e->len if the address
+ * is in no segment. */
 static uint64_t offset_of(const struct elf *e, uint64_t address) {
     Elf64_Phdr s;
     for (unsigned i = 0; i < e->header.e_phnum && read_segment(e, i, &s) == 0; i++) {
@@ -40,8 +40,8 @@ static bool begins_with(const char *name, const char *beginning) {
     return strncmp(name, beginning, strlen(beginning)) == 0;
 }
 
-/* Returns the family of the library with this name. All of MPICH's family have the version 12 of
- * their common binary interface; Open MPI has had 20 and 40. */
+/* Returns the family of the library with this file name. All libraries of MPICH's family share the
+ * version 12 of libmpi.so; Open MPI has had 20 and 40. */
 static enum mpi_family family_of(const char *name) {
     if (begins_with(name, "libmpich.so") || begins_with(name, "libmpi.so.12")) return MPI_MPICH;
     if (begins_with(name, "libmpi.so.20") || begins_with(name, "libmpi.so.40")) return MPI_OPEN_MPI;
@@ -55,8 +55,8 @@ static enum mpi_family family_at(const struct elf *e, uint64_t offset) {
     return memchr(name, '\0', e->len - offset) == NULL ? MPI_NONE : family_of((const char *) name);
 }
 
-/* Goes through the entries of the dynamic segment: once for the table of names, and once for the
- * needed libraries. */
+/* Returns the family of the first MPI library that the dynamic segment names. Reads the entries
+ * twice: first to find the table of names, then to look up the needed libraries in it. */
 static enum mpi_family search(const struct elf *e, const Elf64_Phdr *dynamic) {
     uint64_t names = e->len, count = dynamic->p_filesz / sizeof(Elf64_Dyn);
     enum mpi_family family = MPI_NONE;

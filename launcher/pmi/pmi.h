@@ -1,11 +1,11 @@
 /* PMI-1, the protocol by which programs of the MPICH family (MPICH, Intel MPI, Cray, mpi4py on
- * them) learn their rank and exchange addresses: so they run under crun without mpirun.
+ * them) learn their rank and exchange addresses. With it they run under crun without mpirun.
  *
  * With --pmi, each worker is started as "crun --pmi-worker PROGRAM ARGUMENTS...". This process
- * forks a helper and then executes the program, which keeps its pid. The two are joined by a
- * socket, whose number the program finds in PMI_FD. The helper answers the program's requests;
- * keys and barriers are those of the store at MASTER_ADDR:MASTER_PORT. It ends when the program
- * does.
+ * forks a helper and then executes the program, which keeps the pid. A socket connects the two; the
+ * variable PMI_FD gives its number to the program. The helper answers the program's requests. For
+ * keys and barriers it uses the store at MASTER_ADDR:MASTER_PORT. The helper ends when the program
+ * ends.
  *
  * A message is a line "cmd=NAME KEY=VALUE ...\n". docs/mpi.md lists the requests. */
 #ifndef LAUNCHER_PMI_H

@@ -1,4 +1,4 @@
-/* What programs ask by PMI-1, and what they are answered: see request_internal.h. */
+/* Reads the requests of PMI-1, and writes the answers: see request_internal.h. */
 #include "launcher/pmi/request_internal.h"
 
 #include "base/memory.h"
@@ -9,8 +9,8 @@
 
 #define KVS "crun" /* the name of the only key space */
 
-/* Copies the value of "NAME=VALUE" in the line to `out`; "" if there is none. Returns false if it
- * does not fit. */
+/* Copies to `out` the value of the field NAME=VALUE in the line, or "" if the line has no such
+ * field. Returns false if the value does not fit. */
 static bool read_field(const char *line, const char *name, char *out, size_t cap) {
     size_t n = strlen(name);
     out[0] = '\0';
@@ -45,8 +45,8 @@ static int answer_get(const char *line, struct pmi_request *out, struct cr_buffe
     return 0;
 }
 
-/* Answers the requests about the job itself. Returns 1 if `name` is one of them, 0 if not; or
- * -ENOMEM. */
+/* If `name` is a request about the job itself, appends the answer. Returns 1 if it is, 0 if it is
+ * not; or -ENOMEM. */
 static int answer_fact(const char *name, const struct pmi_place *place, struct cr_buffer *answer) {
     int rc;
     if (strcmp(name, "get_maxes") == 0) {

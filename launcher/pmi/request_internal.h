@@ -9,8 +9,8 @@
 
 #define PMI_LINE_MAX  4096 /* longest line of a program, in bytes, with its newline */
 #define PMI_NAME_MAX  256  /* bytes of the name of the key space, with its NUL */
-#define PMI_KEY_MAX   256  /* bytes of a key, with its NUL; the limit that programs are told */
-#define PMI_VALUE_MAX 2048 /* the same for a value */
+#define PMI_KEY_MAX   256  /* bytes of a key, with its NUL */
+#define PMI_VALUE_MAX 2048 /* bytes of a value, with its NUL */
 
 /* What a worker is. */
 struct pmi_place {
@@ -21,21 +21,21 @@ struct pmi_place {
 enum pmi_action {
     PMI_ANSWER,  /* write the answer */
     PMI_PUT,     /* store the value under the key, then write the answer */
-    PMI_GET,     /* write pmi_write_value() with the value of the key */
+    PMI_GET,     /* get the key from the store, then write what pmi_write_value() yields */
     PMI_BARRIER, /* wait for all workers, then write the answer */
-    PMI_END,     /* write the answer, and end */
-    PMI_ABORT    /* the program ends itself now; end without an answer */
+    PMI_END,     /* write the answer; after that, the helper ends */
+    PMI_ABORT    /* the program is about to end itself; the helper ends without an answer */
 };
 
 struct pmi_request {
     enum pmi_action action;
-    bool is_init; /* true for the first request of a program that uses PMI */
+    bool is_init; /* true if the request is init, with which a program begins to use PMI */
     char key[PMI_KEY_MAX], value[PMI_VALUE_MAX];
 };
 
-/* Decides what a line, without its newline, asks for, and appends the answer to `answer`, if it is
- * known already. A request that is not known, or has a key or value that is too long, is answered
- * with rc=-1. Returns 0 or -ENOMEM. */
+/* Reads a request, a line without its newline, and sets *out. Appends the answer to `answer`,
+ * unless the action is PMI_GET or PMI_ABORT. The answer to an unknown request, or to a key or value
+ * that is too long, has rc=-1. Returns 0 or -ENOMEM. */
 int pmi_read_request(const char *line, const struct pmi_place *place, struct pmi_request *out,
                      struct cr_buffer *answer);
 

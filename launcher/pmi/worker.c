@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define PREFIX     "crun/pmi/" /* of the keys in the job's store */
-#define NODE_MS    300000 /* how long it is waited until a node has noted its number of workers */
+#define NODE_MS    300000 /* longest wait until a node has stored its number of workers */
 #define CONNECT_MS 60000
 #define NODES_MAX  65536
 
@@ -56,7 +56,7 @@ static struct store_bytes key_of(char out[PMI_KEY_MAX + 32], const char *kind, c
     return (struct store_bytes){out, (size_t) n};
 }
 
-/* Connects to the store, and notes there how many workers this node has. */
+/* Connects to the store. The worker with local rank 0 stores how many workers its node has. */
 static int open_store(struct helper *h, struct cr_error *err) {
     const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
     char node[16], count[16], key[PMI_KEY_MAX + 32];
@@ -149,7 +149,8 @@ static int serve_line(struct helper *h, const char *line, struct cr_error *err) 
     int rc = pmi_read_request(line, &h->place, &request, &answer);
     if (!h->was_used) {
         h->was_used = true;
-        (void) signal(SIGTERM, SIG_DFL); /* from now on, it may have to end a wait for the store */
+        /* from now on this process may wait for the store, and SIGTERM must end such a wait */
+        (void) signal(SIGTERM, SIG_DFL);
         if (rc == 0) rc = open_store(h, err);
     }
     if (rc == 0) rc = carry_out(h, &request, &answer, err);
@@ -194,8 +195,8 @@ static _Noreturn void run_helper(struct helper *h) {
     (void) prctl(PR_SET_NAME, "crun-pmi");
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0) (void) !(dup2(null, 0) + dup2(null, 1));
-    /* When the program has ended, the agent sends SIGTERM. The helper must first find out whether
-     * the program has used PMI at all. */
+    /* When the program has ended, the agent sends SIGTERM to this helper. Until the first request,
+     * the helper ignores it, because at the end it must warn if the program has not used PMI. */
     (void) signal(SIGTERM, SIG_IGN);
     (void) signal(SIGINT, SIG_IGN);
     (void) signal(SIGHUP, SIG_IGN);

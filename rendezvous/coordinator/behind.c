@@ -1,12 +1,12 @@
 /* Finds the rank for which others wait: see behind_internal.h.
  *
- * A rank waits in a collective for the ranks of the group that have not entered it, in a send or
- * receive for the rank at the other end, and in the making of a group for the ranks that do not
- * show the group. A rank for which others wait and that waits for none is the one that holds them
- * up.
+ * A rank in a collective waits for the ranks of the group that have not entered the collective. A
+ * rank in a send or receive waits for the rank at the other end. A rank that makes a group waits
+ * for the ranks from which there is no entry of this group. If others wait for a rank, and this
+ * rank waits for none, it is the one that holds them up.
  *
- * The entries are sorted by group and by rank in the group. Each of the steps looks at each entry
- * once, so that the time grows with the number of entries alone. */
+ * The entries are sorted by group and by rank in the group. After that, each function goes once
+ * over the entries of a group, so that the time does not grow with the square of their number. */
 #include "rendezvous/coordinator/behind_internal.h"
 
 #include "rendezvous/types.h"
@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMED_MAX 16 /* most ranks that the line lists; of the others it says how many they are */
+#define NAMED_MAX 16 /* most ranks that the line names; further ranks are only counted */
 
 struct ranks {
     uint32_t world_size;
-    bool *waits;   /* [world_size]: the rank waits in some group */
-    bool *awaited; /* [world_size]: some rank waits for it */
+    bool *waits;   /* [world_size]; true: the rank waits in some group */
+    bool *awaited; /* [world_size]; true: some rank waits for this rank */
 };
 
 /* The entries of one group. */
@@ -29,7 +29,8 @@ struct part {
     size_t count;
 };
 
-/* The group with the most waiting ranks for the line: which operation, and who waits longest. */
+/* The group with the most waiting ranks. `longest` is the waiting entry with the largest `begun`;
+ * if several have the same `begun`, the one with the largest since_ms. */
 struct scene {
     const struct behind_entry *longest; /* NULL if no rank waits */
     size_t waiting;
@@ -52,7 +53,7 @@ static struct part next_part(struct behind_entry *entries, size_t count, size_t 
     return p;
 }
 
-/* Returns the entry of the rank with this number in the group, or NULL if it shows none. */
+/* Returns the entry whose rank in the group is `place`, or NULL if there is none. */
 static const struct behind_entry *find_place(const struct part *p, uint32_t place) {
     struct behind_entry key = {.group = p->at->group, .place = place};
     for (size_t low = 0, high = p->count; low < high;) {
@@ -70,26 +71,27 @@ static void await(struct ranks *r, uint32_t rank) {
     if (rank < r->world_size) r->awaited[rank] = true;
 }
 
-/* Marks the ranks of the job that do not show the group, if it is a group of all ranks. Of any
- * other group it is not known which ranks are missing. */
+/* If the group has as many ranks as the round, marks as awaited those from which there is no entry
+ * of this group. If the group is smaller, it is not known which ranks of the round belong to it. */
 static void await_absent(struct ranks *r, const struct part *p) {
     if (p->at->size != r->world_size) return;
     size_t i = 0;
     for (uint32_t place = 0; place < p->at->size; place++) {
         while (i < p->count && p->at[i].place < place) i++;
-        /* in a group of all ranks that was made without a list, both numbers are the same */
+        /* such a group usually has the ranks in the order of the round, so `place` is the rank */
         if (i == p->count || p->at[i].place != place) await(r, place);
     }
 }
 
-/* Two ranks do not wait for each other if one sends to the other and that one receives. */
+/* Returns true if one of the two ranks sends to the other, and that one receives from the first.
+ * Neither of such two ranks waits for the other. */
 static bool is_pair(const struct behind_entry *a, const struct behind_entry *b) {
     return b->state == RENDEZVOUS_WAITS_MESSAGE && b->peer == a->place && strcmp(a->op, b->op) != 0;
 }
 
 static void await_in(struct ranks *r, const struct part *p) {
     bool waits = false, makes = false;
-    uint32_t needed = 0; /* number of collectives that a rank must have entered */
+    uint32_t needed = 0; /* a rank that has entered fewer collectives is awaited */
     for (size_t i = 0; i < p->count; i++) {
         const struct behind_entry *e = &p->at[i];
         makes |= e->state == RENDEZVOUS_WAITS_MAKING;
@@ -107,7 +109,8 @@ static void await_in(struct ranks *r, const struct part *p) {
     }
 }
 
-/* The same for operations whose end no rank waits for: those that were started on a stream. */
+/* Marks the ranks that have not entered an operation that another rank has started on a stream. No
+ * rank waits for the end of such an operation, so await_in() does not count it. */
 static void await_open(struct ranks *r, const struct part *p) {
     uint32_t needed = 0;
     bool open = false;
@@ -123,8 +126,8 @@ static void await_open(struct ranks *r, const struct part *p) {
 
 /* ---- the line ---- */
 
-/* Writes the ranks that are awaited and do not wait, for example "ranks 1, 4". Returns how many
- * they are. */
+/* Writes the ranks for which others wait and that wait for none, for example "1, 4". Returns how
+ * many such ranks there are. */
 static uint32_t name_culprits(const struct ranks *r, char *out, size_t out_size) {
     uint32_t found = 0;
     size_t len = 0;
@@ -139,7 +142,8 @@ static uint32_t name_culprits(const struct ranks *r, char *out, size_t out_size)
     return found;
 }
 
-/* Finds the group in which most ranks wait, or have unfinished operations if `open`. */
+/* Finds the group in which most ranks wait. If `open` is true, finds the group in which most ranks
+ * have operations that they started on a stream and that may be unfinished. */
 static struct scene find_scene(struct behind_entry *entries, size_t count, bool open) {
     struct scene most = {0};
     for (size_t i = 0; i < count;) {

@@ -1,4 +1,5 @@
-/* Finds the rank for which others wait, from what all workers of a round are in. Pure. */
+/* Finds the rank for which others wait. The input says what each worker of a round does in each of
+ * its process groups. Pure. */
 #ifndef RENDEZVOUS_BEHIND_INTERNAL_H
 #define RENDEZVOUS_BEHIND_INTERNAL_H
 
@@ -8,7 +9,7 @@
 
 #define BEHIND_NAME_MAX 24
 
-/* What one worker is in, in one process group: the fields of PROGRESS. */
+/* What one worker does in one process group. The fields are those of the message PROGRESS. */
 struct behind_entry {
     uint64_t group;
     char name[BEHIND_NAME_MAX], op[BEHIND_NAME_MAX];
@@ -23,10 +24,10 @@ struct behind_entry {
  *   all 4 ranks are in all_reduce #17 of group 'world', rank 2 for 2.0 s
  *   no rank waits in an operation of a process group
  *
- * A rank that waits itself is not named, as long as another rank is: it waits for that rank,
- * perhaps in another group. A rank that waits in no operation, but has not entered one that others
- * have started without waiting for its end, is named if no rank waits. Sorts `entries`.
- * `world_size` is the number of ranks of the round. Returns whether any rank waits. */
+ * A rank for which others wait is not named if it waits for another rank, perhaps in another group.
+ * If no rank waits, the line names the ranks that have not entered an operation that others have
+ * started on a stream. Sorts `entries`. `world_size` is the number of ranks of the round. Returns
+ * whether any rank waits, or has not entered such an operation. */
 bool behind_describe(struct behind_entry *entries, size_t count, uint32_t world_size, char *out,
                      size_t out_size);
 

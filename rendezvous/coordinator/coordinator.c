@@ -64,10 +64,11 @@ void coordinator_set_why(struct coordinator *c, const char *fmt, ...) {
     va_end(ap);
 }
 
-/* Returns how long a node may take to stop its workers, in ms; 0 = STOP sets no limit. If this
- * coordinator has lost the right to form rounds, it is one lease: another leader may be elected,
- * which relies on this limit before it forms a round (forming.c). If it lacks the majority, it is
- * an eighth of a lease: after a quarter of a lease an heir may form a round. */
+/* Returns the longest time in ms for which a node may stop its workers; 0 = STOP sets no limit. If
+ * this coordinator lacks the majority, an heir may form a round after a quarter of a lease, so the
+ * limit is an eighth of a lease. If this coordinator has lost the right to form rounds, another
+ * leader may be elected; that one forms a round only after the workers had one lease to stop
+ * (forming.c), so the limit is one lease. */
 static int64_t limit_of_stop(const struct coordinator *c) {
     if (c->succession.lacks_majority) return c->lease_ms / 8 + 1;
     return c->may_form ? 0 : c->lease_ms;
@@ -97,6 +98,7 @@ void coordinator_enter(struct coordinator *c, enum coordinator_phase next, const
 void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char *why) {
     coordinator_enter(c, COORDINATOR_FORMING, why);
     c->forming_ms = now_ms;
+    c->gave_up = 0;
     c->last_call_ms = COORDINATOR_NEVER;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
 }
@@ -226,7 +228,8 @@ static void answer_beat(struct coordinator *c, int64_t now_ms, struct coordinato
     seat_send(c, s, &ack);
 }
 
-/* Returns whether what a beat says about the electorates may decide what is due. */
+/* Returns whether a BEAT can have a further effect: each node from which a BEAT comes counts when
+ * this coordinator lacks the majority, or when its last round is not settled. */
 static bool needs_beats(const struct coordinator *c) {
     return c->succession.lacks_majority || !succession_may_form(c);
 }

@@ -54,12 +54,11 @@ struct coordinator_actions {
     /* Called when a node offers the store of the next round. Closes the store of the last round if
      * this host has opened it. This action may be NULL. */
     void (*close_store)(void *arg);
-    /* Called for each node of a round that forms, after open_store() or close_store(). This action
-     * may be NULL. */
+    /* Called when a round forms, once for each of its nodes: the node's workers may use the store
+     * of the round. Called after open_store() or close_store(). This action may be NULL. */
     void (*admit)(void *arg, void *peer);
-    /* Called before ROUND is sent to the node with group rank 0, which has the round's store if
-     * `has_store` is true. Among the nodes of a round, it is the first that gets ROUND. This action
-     * may be NULL. */
+    /* Called when a round forms, for the node with group rank 0, before any node is sent ROUND.
+     * `has_store` is true if this node has the store of the round. This action may be NULL. */
     void (*prepare_store)(void *arg, void *peer, uint64_t round, bool has_store);
     /* Returns the run id of another job whose nodes wait at the same hosting node, or NULL if there
      * is none. The text is valid until the next event. This action may be NULL. */
@@ -104,8 +103,8 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err);
 
-/* Call this when a node has closed its connection, so that its process counts as ended. Frees its
- * seat. */
+/* Call this when a node has closed its connection. The node's process then counts as ended. Frees
+ * the seat. */
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why);
 
@@ -128,13 +127,14 @@ int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER if ther
 
 /* Sends an operator's order to the nodes on the host what->host; if what->host is "", to all nodes.
  * The order is ASK_DUMP if what->kind is 0, else ASK_NOTICE, which each node answers with NOTICE.
- * ASK_DUMP also begins an inquiry which rank others wait for; on_behind follows within a second or
- * so. Returns how many nodes the order is for; a node without a connection does not get it. */
+ * ASK_DUMP also begins an inquiry; the action on_behind gets its result within about a second.
+ * Returns how many nodes the order is for. Nodes without a connection are counted, but do not get
+ * the order. */
 uint32_t coordinator_operate(struct coordinator *c, int64_t now_ms,
                              const struct rdzv_operate *what);
 
-/* Sends ASK_INSPECT to the nodes on `host`; if it is "", to all nodes. Returns how many nodes will
- * answer: those that are connected. */
+/* Sends ASK_INSPECT to the connected nodes on `host`; if `host` is "", to all connected nodes.
+ * Returns to how many nodes it was sent; each of them will answer. */
 uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t id,
                              const char *why);
 
@@ -142,34 +142,36 @@ uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t i
  * Its round may still run, so the first round of this coordinator is delayed (forming.c). */
 void coordinator_follows_another(struct coordinator *c);
 
-/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. The
- * job is not discarded when its last node is gone, because the node of that launcher comes back. */
+/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. When
+ * the last node of the job is gone, the coordinator then keeps the job, because the node of that
+ * launcher comes back. */
 void coordinator_keep_job(struct coordinator *c);
-/* Call this right after coordinator_new() if the coordinator is that of an heir: it begins no run
- * of its own, but only goes on with that of the coordinator that was lost. */
+/* Call this right after coordinator_new() if the coordinator is an heir's. The coordinator then
+ * begins no run; it only goes on with the run of the coordinator that was lost. */
 void coordinator_is_heir(struct coordinator *c);
 /* Call this right after coordinator_new() if the coordinator runs in the launcher of a node.
- * `instance` is that in the JOINs of that node. */
+ * `instance` is the number that the JOINs of that node name. */
 void coordinator_set_own(struct coordinator *c, uint64_t instance);
 /* Call this right after coordinator_new() if the coordinator runs in the launcher of a node, and
  * another node of the round shall take over if the coordinator is lost (succession.c). */
 void coordinator_allow_heirs(struct coordinator *c);
 
-/* Call this when the launcher in whose process the coordinator runs was told to end, and an heir
- * will take over (coordinator_view.has_heirs). No further round forms here. Call
+/* Call this if coordinator_view.has_heirs is true and the launcher in whose process the coordinator
+ * runs was told to end. This coordinator forms no further round; an heir will take over. Call
  * coordinator_goodbye() when the workers of that launcher's node are gone. */
 void coordinator_retire(struct coordinator *c);
 
-/* Closes the connections of all nodes, so that they look for another coordinator. What this
- * coordinator knows of the job stays in memory, because the nodes may come back. */
+/* Closes the connections of all nodes, so that they look for another coordinator. A coordinator
+ * that has formed a round, or has won an electorate, keeps what it knows of the job, because the
+ * nodes may come back; any other coordinator discards it. */
 void coordinator_send_away(struct coordinator *c);
 
 enum coordinator_claim {
     COORDINATOR_SERVES,        /* this coordinator goes on, under the larger epoch */
     COORDINATOR_IS_SUPERSEDED, /* another coordinator may decide; all connections were closed */
 };
-/* Call this when a node or host names an epoch that is larger than this coordinator's: the node has
- * tried to join an heir. Returns whether this coordinator goes on. */
+/* Call this if a node or host names a larger epoch than this coordinator's. Larger epochs are those
+ * of heirs, so the node has tried to join an heir. Returns whether this coordinator goes on. */
 enum coordinator_claim coordinator_hear_epoch(struct coordinator *c, int64_t now_ms);
 
 /* Call this when the coordinator gets or loses the right to form rounds; a new coordinator has the
@@ -233,8 +235,8 @@ struct coordinator_view {
     bool is_held;            /* true: only the right to form is missing for the next round */
     /* true: so few nodes of the last round are heard that another coordinator may lead them */
     bool lacks_majority;
-    /* true: this coordinator has formed a round, or has a majority of the nodes of an earlier
-     * coordinator's round, and does not lack the majority now */
+    /* true: this coordinator does not lack the majority, and has formed a round or has won the
+     * electorate of an earlier coordinator's round */
     bool decides;
     bool has_heirs;          /* true: if the coordinator is lost, another node takes over */
     int outcome;             /* an enum rendezvous_outcome, valid in phase ENDED */

@@ -78,32 +78,34 @@ struct coordinator_rebuild {
     bool *is_counted;     /* by group rank: true if the node has resumed; NULL before the first */
 };
 
-/* Who takes over, and whether this coordinator may decide (succession.c). */
+/* If the coordinator is lost: who takes over, and whether this coordinator may decide
+ * (succession.c). */
 struct coordinator_succession {
-    bool is_heir;          /* true: no round forms here before an electorate was won */
+    bool is_heir;          /* true: an heir's; forms no round before it has won an electorate */
     bool allows_heirs;     /* true: the rounds of this coordinator have heirs */
     uint64_t own_instance; /* instance of the launcher in whose process this coordinator runs */
-    /* the electorates of the last round, and of the round before while it still counts */
+    /* `now` is the electorate of the last round. `before` is that of the round before it, and ends
+     * when the last round is settled. */
     struct electorate now, before;
     struct rdzv_heirs heirs; /* heirs of the last round */
     char heirs_text[RDZV_HEIRS_TEXT_MAX];
     int64_t leader;        /* group rank of this coordinator's own node; -1 = none */
-    /* if an earlier coordinator has formed the round of `now`: group rank of its own node; -1 =
-     * none */
+    /* group rank of the earlier coordinator's own node if that coordinator has formed the round of
+     * `now`; else -1 */
     int64_t old_leader;
-    /* true: so many nodes may have another coordinator that that one may decide */
+    /* true: so many nodes are silent that another coordinator may have been elected */
     bool lacks_majority;
     int64_t lacks_since_ms;
-    int64_t away_ms;       /* when all connections are closed next, while lacks_majority is set */
-    int64_t check_ms;      /* until this time lacks_majority stays false, if no seat is removed */
+    int64_t away_ms;       /* time of the next closing of all connections, if lacks_majority */
+    int64_t check_ms;      /* lacks_majority stays false until this time if no seat is removed */
 };
 
-/* The inquiry what the workers of the round are in. There is at most one at a time. */
+/* The coordinator's inquiry. At most one is open at a time. */
 struct coordinator_inquiry {
     bool is_open;
     uint64_t id;      /* number of the last inquiry; 0 = there was none */
     int64_t until_ms; /* end of the time for answers */
-    struct behind_entry *entries; /* [count], the answers so far; `room` fit in */
+    struct behind_entry *entries; /* `count` answers; there is memory for `room` of them */
     size_t count, room;
 };
 
@@ -125,7 +127,7 @@ struct coordinator_seat {
     bool local;
     bool unheard;   /* true: the seat is counted in charge.unheard */
     bool is_killed; /* true: one of the node's workers was killed in the failed round */
-    bool owes_progress; /* true: the node was sent ASK_PROGRESS and has not answered all of it */
+    bool owes_progress; /* true: ASK_PROGRESS was sent, and the last PROGRESS is still to come */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
     /* With fixed ranks, a second node of the same host may join with the node rank of this seat.
@@ -145,12 +147,13 @@ struct coordinator_seat {
     uint32_t told;        /* the next WAITING is due at since_ms + cr_waiting_line_ms(told) */
     bool told_spare;      /* true: the last WAITING said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
-    int64_t confirmed_ms; /* newest heard_at_ms of the node; COORDINATOR_NEVER = none */
+    int64_t confirmed_ms; /* largest heard_at_ms that the node has sent; COORDINATOR_NEVER = none */
     /* rank of the node's ballot in succession.now and succession.before; -1 = it has none */
     int64_t ballot, ballot_before;
     bool was_in;          /* true: the node was in the last round; set by choose_seats() */
     uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
-    bool is_ended;        /* true: the node's process has ended, or takes no part any more */
+    /* true: the node's process has ended, or takes no further part in the job */
+    bool is_ended;
     bool abandons;        /* true: the node has sent ABANDON, its connection was reset, or its lease
                            * is over, so the end of its connection does not mean that its process
                            * has ended */
@@ -196,6 +199,7 @@ struct coordinator {
     /* join_timeout counts from this time: when the phase FORMING began, or, if that was later, when
      * the last node had stopped its workers */
     int64_t forming_ms;
+    uint32_t gave_up; /* number of nodes whose join_timeout has passed since forming_ms */
     /* true: a node was still stopping its workers when coordinator_reconcile_forming() last ran */
     bool had_stopping;
     /* end of the last call; COORDINATOR_NEVER while there are fewer than min_nodes */
@@ -237,7 +241,8 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms);
 /* Sets the phase, and logs the change. No other function writes `phase`. */
 void coordinator_enter(struct coordinator *c, enum coordinator_phase next, const char *why);
 void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char *why);
-/* Sends STOP with the reason c->why and the time limit that applies at present. */
+/* Sends STOP with the reason c->why. Its time limit depends on whether this coordinator has the
+ * right to form rounds and the majority. */
 void coordinator_send_stop(struct coordinator *c, struct coordinator_seat *s);
 /* Ends the running round: sends STOP with the reason c->why to its nodes, which stop their workers
  * and join again. */
@@ -305,8 +310,9 @@ void seat_send(struct coordinator *c, const struct coordinator_seat *s,
 int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Call this if a second node waits for the node rank of seat `s` (s->next is not NULL), and the
- * node that has the seat has sent something. That node is alive, so the second node is refused. */
+/* Call this when the node that has the seat `s` has sent something while a second node waits for
+ * the node rank of this seat (s->next is not NULL). The first node is alive, so the second is
+ * refused. */
 void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s);
 /* Checks whether a node that joins may have a seat. If so, returns 0, and sets *first to the seat
  * whose node rank the node waits for, or to NULL if the node need not wait. If not, sends the node
@@ -343,7 +349,7 @@ void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct
 /* Returns the time before which no round may form, because nodes of an earlier coordinator's round
  * may have workers that run; 0 = there is no such time, or all these nodes have come back. */
 int64_t resuming_until(const struct coordinator *c, int64_t now_ms);
-/* Returns true if no round may form yet for that reason. */
+/* Returns true if the time of resuming_until() is still to come, so that no round may form yet. */
 bool resuming_must_wait(const struct coordinator *c, int64_t now_ms);
 /* Call this in phase REBUILDING. If all nodes of the earlier round have resumed, that round goes
  * on. If it cannot go on, or the time for resuming is over, it is ended. Otherwise does nothing. */
@@ -361,30 +367,32 @@ void resuming_forget(struct coordinator *c);
 /* Returns whether this coordinator may form rounds and end the job: it has the right to form
  * rounds, and does not lack the majority. */
 bool succession_may_decide(const struct coordinator *c);
-/* Call this when a seat was made for the node of `j`. */
+/* Call this when a seat was made for the node that has sent `j`. */
 void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                          const struct rdzv_join *j);
-/* Call this with heard_at_ms and rounds_seen of each BEAT, JOIN and RESUME of a node. */
+/* Call this with the fields heard_at_ms and rounds_seen of each BEAT, JOIN and RESUME of a node.
+ * They say until when the node joins no other coordinator. */
 void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       int64_t heard_at_ms, uint64_t rounds_seen);
-/* Call this before a seat is removed. If s->is_ended is set, the node can elect no heir. */
+/* Call this before a seat is removed. If s->is_ended is true, the node's ballots become void,
+ * because the node can elect no heir; else they become free. */
 void succession_seat_gone(struct coordinator *c, const struct coordinator_seat *s);
 /* Call this when a round has formed, and before ROUND is sent. Chooses the round's heirs. */
 void succession_round_formed(struct coordinator *c);
-/* Finds out whether this coordinator lacks the majority. If it has just lost it, stops the
+/* Sets lacks_majority. If it becomes true, and this coordinator has formed a round, stops the
  * round. */
 void succession_check(struct coordinator *c, int64_t now_ms);
-/* Call this in coordinator_tick(). If this coordinator has lacked the majority for two leases,
- * closes all connections, which frees all seats; after six leases it ends the job. */
+/* Call this in coordinator_tick(). While this coordinator lacks the majority, closes all
+ * connections every two leases, which frees all seats, and ends the job after six leases. */
 void succession_tick(struct coordinator *c, int64_t now_ms);
 int64_t succession_deadline(const struct coordinator *c); /* CR_FOREVER if there is none */
 /* Returns the number of the last round plus 1 if that round is settled, else 0. */
 uint64_t succession_settled(const struct coordinator *c);
-/* Returns false while nodes that have not received the last ROUND could still elect an heir in the
- * name of the round before. */
+/* Returns false if the round before the last one still has an electorate: nodes that have not
+ * received the last ROUND could elect an heir as nodes of that round. */
 bool succession_may_form(const struct coordinator *c);
-/* Returns whether this coordinator has taken over, and all nodes of the last round have joined it
- * but the node of the coordinator that was lost. */
+/* Returns true if this coordinator has taken over, and all nodes of the last round have joined it,
+ * except the node of the coordinator that was lost. */
 bool succession_all_are_back(const struct coordinator *c, int64_t now_ms);
 void succession_forget(struct coordinator *c);
 

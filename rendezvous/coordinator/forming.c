@@ -18,9 +18,9 @@
 
 /* ---- choosing the nodes ---- */
 
-/* Orders the waiting nodes when there are more than max_nodes: nodes of the last round come before
- * spares, and a node that has waited longer comes before another one. A coordinator that has taken
- * over knows the nodes of the last round by their ballots. */
+/* Decides which of two waiting nodes comes first if more than max_nodes wait. Nodes of the last
+ * round come before spares; of two nodes of the same kind, the one that has waited longer comes
+ * first. A coordinator that has taken over knows the nodes of the last round by their ballots. */
 static int compare_claim(const void *pa, const void *pb) {
     const struct coordinator_seat *const *a = pa, *const *b = pb;
     int a_was_in = (*a)->was_in, b_was_in = (*b)->was_in;

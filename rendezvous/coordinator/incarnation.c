@@ -12,10 +12,12 @@
  *
  * When the last node is gone and the job has not ended, the coordinator discards all that it knows
  * of the job. So the next run begins with its own settings and a full budget. If nodes of the
- * discarded run join again, their JOINs contain all that the run needs to go on. A coordinator in
- * the launcher of a node discards nothing once there was a round: if even its own node has no seat,
- * this process was stopped for a while. The nodes have gone over to another coordinator then, and
- * the next node to come, which may be a new one, must not begin a run of its own here. */
+ * discarded run join again, their JOINs contain all that the run needs to go on.
+ *
+ * A coordinator in the launcher of a node discards nothing once there was a round. If all nodes are
+ * gone there, even the launcher's own node, this process has stood still for a while, and the other
+ * nodes have joined another coordinator. The next node that joins here may be a new one, which must
+ * not begin a run of its own. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/clock.h"

@@ -1,6 +1,7 @@
 /* An inquiry: asks the nodes of the round what their workers are in, and sends all nodes one line
- * that names the rank for which others wait (behind.c). An operator's dump, a hung worker or the
- * failure of a worker that was waiting begins one. Nodes of protocol version 3 do not answer. */
+ * that names the rank for which others wait (behind.c). An inquiry begins when an operator requests
+ * a dump, when a worker is hung, or when a worker has failed that was waiting for others. Nodes of
+ * protocol version 3 do not answer. */
 #include "rendezvous/coordinator/behind_internal.h"
 #include "rendezvous/coordinator/coordinator_internal.h"
 
@@ -9,7 +10,8 @@
 #include <string.h>
 
 #define INQUIRY_MS  INT64_C(1000) /* how long nodes may take to answer */
-/* most groups of one worker that are taken, on average; the page of a worker shows 60 */
+/* An inquiry takes at most this many entries for each rank of the round. A worker shows at most 60
+ * groups. */
 #define GROUPS_PER_RANK 64
 
 static bool is_in_round(const struct coordinator_seat *s) {

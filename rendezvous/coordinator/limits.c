@@ -38,7 +38,7 @@ int64_t coordinator_state_limit(const struct coordinator *c, const struct coordi
 
 static void describe_timeout(const struct coordinator *c, const struct coordinator_seat *s,
                              int64_t now_ms, char why[RDZV_TEXT_MAX]) {
-    char here[500], missing[120];
+    char here[500], missing[120], gone[64] = "";
     if (s->state != SEAT_JOINED) {
         (void) snprintf(why, RDZV_TEXT_MAX, "its workers could not be stopped for %" PRId64 " s",
                         (now_ms - s->since_ms) / 1000);
@@ -46,17 +46,21 @@ static void describe_timeout(const struct coordinator *c, const struct coordinat
     }
     coordinator_list_hosts(c, here, sizeof(here));
     coordinator_list_missing(c, missing, sizeof(missing));
+    if (c->gave_up > 0) {
+        (void) snprintf(gone, sizeof(gone), ", and %" PRIu32 " that gave up before", c->gave_up);
+    }
     (void) snprintf(why, RDZV_TEXT_MAX,
                     "the rendezvous timed out after %g s: %" PRIu32 " of at least %" PRIu32
-                    " nodes came: %s%s; start the missing ones, or raise join_timeout in "
+                    " nodes came: %s%s%s; start the missing ones, or raise join_timeout in "
                     "--rdzv-conf",
-                    (double) c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED], c->min_nodes,
-                    here, missing);
+                    (double) c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED] + c->gave_up,
+                    c->min_nodes, here, gone, missing);
 }
 
 static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
     char why[RDZV_TEXT_MAX];
     describe_timeout(c, s, now_ms, why);
+    if (s->state == SEAT_JOINED) c->gave_up++;
     if (s->peer != NULL) {
         coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
         c->actions->hang_up(c->arg, s->peer);
@@ -98,7 +102,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
-    s->abandons = true; /* its process may still run, and have another coordinator */
+    s->abandons = true; /* the node's process may still run, with another coordinator */
     coordinator_lost(c, now_ms, s, why);
 }
 

@@ -161,8 +161,8 @@ static bool is_of_newest_round(struct coordinator *c, int64_t now_ms, const stru
     struct coordinator_rebuild *r = &c->rebuild;
     if (c->group_size != 0 && !resuming_must_wait(c, now_ms)) return false;
     if (j->rounds_seen != r->rounds_seen || j->last_group_size != r->group_size) return false;
-    /* the process of the earlier coordinator has ended, and with it its node, which need not be
-     * waited for */
+    /* If the process of the earlier coordinator has ended, the node in that process has ended, too.
+     * Its rank counts as one that has come back, because nobody need wait for it. */
     if (j->leader_ended != 0) (void) count_rank(r, (int64_t) j->leader - 1);
     return count_rank(r, j->last_rank);
 }

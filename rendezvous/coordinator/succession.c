@@ -3,15 +3,15 @@
  * If the coordinator runs in the launcher of a node, and the round has three nodes or more, ROUND
  * names heirs. When the coordinator is lost, the nodes stop their workers and join the first heir
  * that serves them. That heir may form the next round once more than half of the round's nodes have
- * joined it (electorate_internal.h). The coordinator that was lost may still run, cut off from the
- * others. It may not decide any more as soon as so many nodes are silent that they could have
- * elected an heir; then it stops its round.
+ * joined it (electorate_internal.h). The lost coordinator may still run, cut off from the others.
+ * It may decide only until so many nodes are silent that these could have elected an heir; then it
+ * stops its round.
  *
  * When a round forms, its electorate replaces that of the round before. But nodes that have not
- * received the new ROUND may still elect an heir in the name of the old round. So the old
- * electorate counts as well until too few such nodes are left; then the new round is settled. Until
- * then no further round forms, and an heir of the new round has to keep the nodes of the old
- * electorate from electing another one, too. */
+ * received the new ROUND may still elect an heir as nodes of the old round. So the old electorate
+ * counts as well until too few such nodes are left; then the new round is settled. Until it is
+ * settled, no further round forms, and an heir of the new round may decide only while the nodes of
+ * the old electorate cannot elect another one. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/clock.h"
@@ -19,11 +19,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A round with fewer nodes has no heirs: without the coordinator's node, the others are no more
- * than half of it. */
+/* A round with fewer nodes has no heirs: if the coordinator's node is lost, the nodes that are left
+ * are not more than half of the round, so they cannot elect an heir. */
 #define GROUP_MIN 3
-/* After how many leases without the majority a coordinator sends its nodes away, and again, and
- * after how many it ends the job. The nodes themselves search for a coordinator for four leases. */
+/* A coordinator without the majority sends its nodes away every AWAY_LEASES leases, and ends the
+ * job after END_LEASES leases. A node searches for a coordinator for four leases. */
 #define AWAY_LEASES 2
 #define END_LEASES  6
 
@@ -60,9 +60,9 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
     if (electorate_is_closed(&u->before)) electorate_end(&u->before);
 }
 
-/* Begins the electorate of a round that an earlier coordinator has formed, in which this
- * coordinator has to win. If memory is short, the electorate has no ballots, so this coordinator
- * never wins. */
+/* Begins the electorate of a round that an earlier coordinator has formed. This coordinator may
+ * decide only after it has won this electorate. If memory is short, the electorate has no ballots,
+ * and cannot be won. */
 static void begin_foreign(struct coordinator *c, const struct rdzv_join *j) {
     struct coordinator_succession *u = &c->succession;
     electorate_end(&u->before);
@@ -86,7 +86,8 @@ void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinat
     struct coordinator_succession *u = &c->succession;
     bool has_heirs = j->heirs > 0 && j->last_group_size >= GROUP_MIN &&
                      j->last_group_size <= RDZV_NODES_MAX && j->last_rank >= 0;
-    /* no round that this coordinator has formed counts as a foreign one */
+    /* true: the node's last round is newer than all rounds that this coordinator knows, so an
+     * earlier coordinator has formed it */
     bool is_newer = j->rounds_seen > u->now.rounds_seen &&
                     j->rounds_seen >= c->next_round + (c->has_formed ? 1 : 0);
     s->ballot = s->ballot_before = -1;
@@ -129,8 +130,8 @@ static const struct coordinator_seat *seat_of_rank(const struct coordinator *c, 
     return NULL;
 }
 
-/* Chooses the first nodes by group rank that listen as heirs. Without the first RDZV_HEIRS_MAX + 8
- * ranks there are no heirs, so that this does not search through a large job. */
+/* Makes heirs of the nodes with the smallest group ranks that have a port for this. Looks at the
+ * first RDZV_HEIRS_MAX + 8 ranks only, because each look searches all seats. */
 static void choose_heirs(struct coordinator *c) {
     struct coordinator_succession *u = &c->succession;
     u->heirs = (struct rdzv_heirs){.count = 0};
@@ -147,7 +148,8 @@ static void choose_heirs(struct coordinator *c) {
     }
 }
 
-/* Makes the electorate of the round that has just formed the current one. */
+/* Begins the electorate of the round that has just formed; the electorate that was the current one
+ * becomes u->before. */
 static void begin_own(struct coordinator *c) {
     struct coordinator_succession *u = &c->succession;
     electorate_end(&u->before);
@@ -166,7 +168,7 @@ static void begin_own(struct coordinator *c) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         s->ballot = electorate_claim(&u->now, s->group_rank, s->instance);
-        /* a node of an older build can join no heir */
+        /* a node that never sends heard_at_ms is of an older build, and can join no heir */
         if (s->confirmed_ms == COORDINATOR_NEVER) electorate_void(&u->now, s->ballot);
         hold_ballots(c, s);
     }
@@ -183,8 +185,8 @@ void succession_round_formed(struct coordinator *c) {
 
 /* ---- what follows from the majority ---- */
 
-/* The nodes that this coordinator still reaches get a short time to stop their workers. A node that
- * it does not reach is stopped by its own fence. */
+/* Stops the round. The nodes that this coordinator still reaches get a short time to stop their
+ * workers. A node that it does not reach stops its workers at its own fence. */
 static void majority_is_lost(struct coordinator *c, int64_t now_ms) {
     coordinator_set_why(c, "this coordinator no longer hears half of the %" PRIu32 " nodes of "
                         "round %" PRIu64 ", so another node may take over",
@@ -195,7 +197,7 @@ static void majority_is_lost(struct coordinator *c, int64_t now_ms) {
         coordinator_stop_round(c, now_ms);
         return;
     }
-    /* the round was stopped before, without this time limit */
+    /* these nodes got STOP earlier, but without this time limit */
     for (uint32_t i = 0; i < c->seat_count; i++) {
         if (c->seats[i]->state == SEAT_STOPPING) coordinator_send_stop(c, c->seats[i]);
     }
@@ -211,13 +213,13 @@ void coordinator_send_away(struct coordinator *c) {
         if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
         seat_remove(c, s);
     }
-    /* What it knows of an earlier coordinator's round came from nodes that are gone now. */
+    /* all that this coordinator knows of the job came from the nodes that it has just sent away */
     if (!c->has_formed) incarnation_discard(c);
 }
 
-/* Returns whether this coordinator is new, but the job is not, and no node of its last round has
- * come yet. An heir only goes on with a job. For any other coordinator, spares show it: they have
- * no rounds, but know the incarnation. */
+/* Returns whether the job is older than this coordinator, and no node of the job's last round has
+ * joined yet. For an heir, the job is always older. For any other coordinator, spares show that the
+ * job is older: they name an incarnation, but were in no round. */
 static bool is_foreign_run(const struct coordinator *c) {
     const struct coordinator_succession *u = &c->succession;
     if (c->has_formed || u->now.rounds_seen != 0) return false;

@@ -1,8 +1,8 @@
-/* Whom the stores of the rounds serve. In a job with a secret, or if --store-allow says so, these
- * are the machine of the store, the nodes of the round, and the networks of --store-allow. The
- * coordinator says which nodes are in a round (host_admit); this file knows their addresses. If the
- * store is in this process, it gets the addresses directly; if the node with group rank 0 offers
- * the store, the node gets them by NODES. */
+/* Decides whom the stores of the rounds serve. In a job with a secret, or if --store-allow says so,
+ * a store serves only its own machine, the nodes of the round, and the networks of --store-allow.
+ * The coordinator says which nodes are in a round (host_admit); this file knows the addresses of
+ * these nodes. A store in this process gets the addresses directly. If the node with group rank 0
+ * has the store, that node gets the addresses by NODES. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/log.h"
@@ -44,7 +44,9 @@ int host_peer_ip(const struct host_peer *peer, struct cr_ip *out) {
     return rc < 0 || cr_ip_parse(text, out) < 0 ? -ENOTCONN : 0;
 }
 
-/* Appends the address from which a remote node has connected. */
+/* Appends the address from which a remote node has connected to peer->addresses. Returns 0 or
+ * -ENOMEM; does nothing and returns 0 if that address is not known, or if the node is in this
+ * process. */
 static int add_observed(struct host_peer *peer) {
     struct cr_ip ip;
     return host_peer_ip(peer, &ip) < 0 ? 0 : cr_network_list_add_ip(&peer->addresses, &ip);
@@ -82,7 +84,8 @@ void host_admit(void *arg, void *peer) {
     if (rc < 0) cr_warn("the store will not serve all nodes of the round: out of memory");
 }
 
-/* Sends the addresses in as many messages as are necessary. */
+/* Sends the addresses of the round's nodes to `peer`, in as many NODES messages as are
+ * necessary. */
 static void send_nodes(struct host_job *job, struct host_peer *peer, uint64_t round) {
     char text[RDZV_TEXT_MAX] = "";
     struct rdzv_message m = {.type = RDZV_NODES};
@@ -105,7 +108,7 @@ static void send_nodes(struct host_job *job, struct host_peer *peer, uint64_t ro
 void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store) {
     struct host_job *job = arg;
     cr_network_list_sort(&job->admitted); /* also removes duplicates */
-    /* the node's own options say whether its store serves only the nodes of the round */
+    /* the node's own options say whether its store serves only these addresses */
     if (has_store) send_nodes(job, peer, round);
     if (has_store || job->space == NULL) return;
     int rc = host_guard_add(&job->host->guard, &job->admitted);

@@ -17,10 +17,11 @@ int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_n
 
 /* ---- the log ---- */
 
-/* Most lines in 10 s of the level info: a large job logs one for each node that joins. */
+/* Maximum number of log lines of the level info in 10 s. It is large, because each node that joins
+ * causes one. */
 #define INFOS_MAX 1000
-/* Most lines in 10 s about peers that could not authenticate: anybody can cause them, and they are
- * alike. */
+/* Maximum number of log lines in 10 s about peers that could not authenticate. Anybody can cause
+ * such lines, and they are alike. */
 #define REFUSALS_MAX 3
 
 void host_log(struct coordinator_host *host, enum cr_log_level level, const char *text) {

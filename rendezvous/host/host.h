@@ -29,7 +29,7 @@ struct coordinator_host_options {
      * connect. */
     const char *listen_host;
     uint16_t listen_port;   /* port for listen_host; 0 = any free port */
-    struct cr_port_range ports; /* the ports that may be chosen where 0 is given */
+    struct cr_port_range ports; /* ports to choose from where a port above is 0 */
     /* whom the rounds' stores serve; NULL = as RENDEZVOUS_STORE_AUTO */
     const struct rendezvous_store_guard *store_guard;
     bool has_secret;        /* true: nodes have to prove that they have the job's secret */
@@ -44,7 +44,8 @@ struct coordinator_host_options {
     /* the secrets that nodes of other processes and operators must have; NULL = the host serves
      * everybody; must live until on_close */
     struct secure_ring *ring;
-    /* true: other machines can reach this host; if it serves everybody, one line says so */
+    /* true: other machines can reach this host, so it logs that its jobs are open if `ring` is
+     * NULL */
     bool says_open;
     bool elected;           /* true: nodes are refused until coordinator_host_lead() is called */
     /* if a round is due, but an elected host has no right to form it: how long the host waits for
@@ -96,10 +97,10 @@ void coordinator_host_may_form(struct coordinator_host *host, bool may_form);
  * frees the jobs, which continue under the next coordinator. */
 void coordinator_host_depose(struct coordinator_host *host, const char *why);
 
-/* Call this when this launcher was told to end, before its workers are stopped. If its own job has
- * heirs, no further round of it forms here, and its nodes get GOODBYE only when the host is closed:
- * until then they wait for this launcher's workers to end. All other jobs are abandoned, as by
- * coordinator_host_abandon(). */
+/* Call this when this launcher was told to end, before its workers are stopped. If the launcher's
+ * own job has heirs, this host forms no further round of that job, and the job's nodes get GOODBYE
+ * only when the host is closed: no heir may form a round before this launcher's workers have ended.
+ * All other jobs are abandoned, as by coordinator_host_abandon(). */
 void coordinator_host_retire(struct coordinator_host *host, const char *why);
 
 /* Call this when the launcher's own node is connected to another host, which leads the job
@@ -108,7 +109,8 @@ void coordinator_host_moved(struct coordinator_host *host, const char *run_id, u
                             const char *addr, uint16_t port);
 /* Returns whether the coordinators of this host have the id `coordinator`, which WELCOME names. */
 bool coordinator_host_has_id(const struct coordinator_host *host, uint64_t coordinator);
-/* Returns true if this host leads the job `run_id` and may decide, and stores its epoch. */
+/* Returns true if this host leads the job `run_id` and may decide; stores the job's epoch in
+ * *epoch. */
 bool coordinator_host_leads(const struct coordinator_host *host, const char *run_id,
                             uint64_t *epoch);
 
@@ -147,17 +149,17 @@ struct store_offer_options {
  * err on failure. */
 struct store_offer *store_offer_new(const struct store_offer_options *options,
                                     struct cr_error *err);
-/* Call this with the addresses of nodes of the next round, which come in parts. Part 0 replaces
- * what has come before. Returns 0 or -ENOMEM. */
+/* Call this with the addresses of nodes of the next round, which come in parts. Part 0 discards the
+ * addresses of all earlier calls. Returns 0 or -ENOMEM. */
 int store_offer_admit(struct store_offer *o, uint32_t part, const char *addresses);
 /* Call this before each JOIN. If the offer has no unused empty store, opens one. Stores its port in
  * *port. Returns 0, or a negative errno and a text in err. */
 int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err);
-/* Call this when a round begins; at that time all workers of the previous round are gone. If this
- * node has group rank 0, `port` is the port of the round's store, else 0. If it is the port of the
- * offered store, that store stays open until the next call, and from now on serves the nodes that
- * store_offer_admit() has named; all other stores of the offer are closed. If `knows_nodes` is
- * false, the coordinator is too old to name them, so the store serves everybody. */
+/* Call this when a round begins; at that time all workers of the previous round are gone. `port` is
+ * the port of the round's store if this node has group rank 0, else 0. If the offered store has
+ * this port, that store stays open until the next call, and from now on serves the nodes that
+ * store_offer_admit() has named; all other stores of the offer are closed. `knows_nodes` is false
+ * if the coordinator is too old to name the nodes of the round; then the store serves everybody. */
 void store_offer_settle(struct store_offer *o, uint16_t port, bool knows_nodes);
 void store_offer_free(struct store_offer *o); /* `o` may be NULL */
 

@@ -2,7 +2,7 @@
  * host_end_event(), with which every event ends. jobs.c has the coordinators and their stores,
  * peers.c the connections of nodes and operators, operators.c the answers to operators, guard.c
  * whom the stores serve, handoff.c the connections that come from the store's thread, and trust.c
- * decides what nodes and operators may do that have, or have not, authenticated.
+ * decides what a node or an operator may do, which depends on whether it has authenticated.
  *
  * A coordinator's action never frees a peer, because its caller, the coordinator, may still use the
  * peer. The actions only queue bytes and put the peer into host->unsent. host_end_event() sends the
@@ -24,13 +24,14 @@ struct host_job {
     LIST_ENTRY(host_job) entry; /* element of host->jobs */
     struct coordinator_host *host;
     char *run_id;
-    struct cr_ip maker; /* address of the node whose HELLO has made the job; all 0 = own node */
+    /* address of the node whose HELLO has made the job; all 0 = the host's own node */
+    struct cr_ip maker;
     struct coordinator *coordinator;
     struct store_space *space;
     struct cr_network_list admitted; /* addresses of the nodes of the round */
     bool is_own;       /* true: a node of this process is in it; false in crun-agent */
-    /* epoch of the job's coordinator if it is larger than that in the terms, because a node had
-     * tried to join an heir before it came back; else 0 */
+    /* epoch of the job if it is larger than the epoch in `terms`, else 0. It is larger if a node
+     * has joined here that had tried to join an heir before. */
     uint64_t epoch;
     bool is_superseded; /* true: another host leads the job; nodes that come are sent there */
     char leader_addr[RDZV_ADDR_MAX]; /* where that host is; "" = not known */
@@ -48,19 +49,22 @@ struct host_peer {
     struct coordinator_host *host;
     /* the job of the node, or of the operator that waits for an inquiry; NULL before HELLO */
     struct host_job *job;
-    /* used only if an operator has ordered an inspection: its id, which the nodes' answers carry,
-     * and the number of nodes that have not answered yet; id 0 = no such order */
+    /* If this peer is an operator that has ordered an inspection: the number of the inspection,
+     * which the nodes' answers carry, and how many nodes have not answered yet. inspection 0 = none
+     * was ordered. */
     uint64_t inspection;
     uint32_t inspected_left;
-    /* by how much the node's wall clock is ahead of this process's, in ns, and the largest error;
-     * the error is -1 until the node has sent its clock */
+    /* by how many ns the node's wall clock is ahead of this process's, and the largest error of
+     * this number in ns; error -1 = the node has not sent its clock yet */
     int64_t offset_ns, offset_error_ns;
-    const struct host_job *inspects; /* the job of that order; only compared, never followed */
+    /* the job of that inspection; may be freed, so only the pointer is compared */
+    const struct host_job *inspects;
     struct coordinator_seat *seat; /* NULL before JOIN, and after host_peer_hang_up() */
     struct host_session session;
     struct cr_network_list addresses; /* addresses of the node; its workers may come from them */
     bool local;
-    /* true: an operator waits here for the result of an inquiry; its order went to nodes_told */
+    /* true: this peer is an operator that waits for the result of an inquiry; the operator's order
+     * was sent to nodes_told nodes */
     bool awaits_inquiry;
     uint32_t nodes_told;
 
@@ -102,7 +106,8 @@ struct coordinator_host {
     bool is_restricted; /* true: the stores serve only nodes of their round and guard.networks */
     struct host_session_terms terms;
     struct secure_ring *ring; /* see coordinator_host_options */
-    bool says_open;           /* true: other machines can reach this host; not logged yet */
+    /* true: host_say_if_open() has to log that the jobs of this host are open, if they are */
+    bool says_open;
 
     /* store of the first round; opened together with the host, so that an error is reported at
      * once; NULL = the first round has begun, or there was no such store */
@@ -122,9 +127,9 @@ struct coordinator_host {
     uv_timer_t timer;
     char read_buffer[65536];
 
-    /* log lines about jobs and nodes: warnings and errors; others */
+    /* limits of the log lines about jobs and nodes: of warnings and errors; of all other lines */
     struct cr_log_limit warnings, infos;
-    struct cr_log_limit refusals; /* lines about peers that could not authenticate */
+    struct cr_log_limit refusals; /* limit of lines about peers that could not authenticate */
 
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when they
      * are over, the host begins to close */
@@ -158,12 +163,12 @@ void host_log(struct coordinator_host *host, enum cr_log_level level, const char
 
 /* Returns the job with that run id, or NULL. */
 struct host_job *host_find_job(const struct coordinator_host *host, const char *run_id);
-/* Stores in *out the job with that run id, which it creates if there is none: for `peer`, or if
- * that is NULL, for this host's own node. Returns 0; or a negative errno and a text in err:
- * -ENOMEM, or -EUSERS if there are too many jobs already. */
+/* Stores in *out the job with that run id. If there is no such job, creates it for `peer`; if
+ * `peer` is NULL, for this host's own node. Returns 0; or -ENOMEM, or -EUSERS if there are too many
+ * jobs already, and a text in err. */
 int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
                  struct host_job **out, struct cr_error *err);
-/* Call this when a connection of the job is gone. When it was the last one, the job is kept for
+/* Call this when a connection of the job is gone. If it was the last one, the job is kept for
  * close_timeout_ms, so that late nodes still learn how the job has ended. A job that never had a
  * round is not kept. */
 void host_drop_job(struct host_job *job);
@@ -189,8 +194,8 @@ bool host_awaits_nodes(const struct coordinator_host *host);
 uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id);
 /* Says goodbye to the nodes of all jobs; if only_own, only to those of this launcher's own job. */
 void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why);
-/* If the launcher's own job has heirs, makes its coordinator form no further round, and returns
- * true: host_abandon_jobs() can wait until the workers of this launcher are gone. */
+/* Returns true if the launcher's own job has heirs. In that case its coordinator forms no further
+ * round, and host_abandon_jobs() can wait until the workers of this launcher are gone. */
 bool host_retire_own_job(struct coordinator_host *host);
 
 /* Call this when another host leads the job. Sends the nodes of the job away; nodes that come later
@@ -209,19 +214,22 @@ int host_open_space(struct coordinator_host *host, struct store_space **space, u
 bool host_guard_restricts(const struct rendezvous_store_guard *guard, bool has_secret);
 /* Appends the networks of the guard to the list. Returns 0 or -ENOMEM. */
 int host_guard_add(const struct rendezvous_store_guard *guard, struct cr_network_list *list);
-/* Sorts the list, and tells the space which addresses the nodes of its round have; if
- * `is_restricted`, the space serves no other ones. Returns 0 or -ENOMEM. */
+/* Sorts `nodes`, the addresses of the nodes of a round, and passes the list to the space of that
+ * round. If is_restricted is true, the space serves only clients of this machine and of the list.
+ * Returns 0 or -ENOMEM. */
 int host_tell_space(struct store_space *space, bool is_restricted, struct cr_network_list *nodes);
-/* Stores the address from which a remote peer has connected. Returns 0 or -ENOTCONN. */
+/* Stores the address from which a remote peer has connected. Returns 0, or -ENOTCONN if the address
+ * is not known, or if the peer is in this process. */
 int host_peer_ip(const struct host_peer *peer, struct cr_ip *out);
 /* Call this when a node has sent JOIN or RESUME. Notes the addresses from which its workers may
  * come: those in the message, and the one from which the node has connected. */
 void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join);
-/* Tells a port that has no store of a round that it has no nodes; if the stores are restricted, it
- * serves this machine and guard.networks only. Returns 0, or -ENOMEM and a text in err. */
+/* Call this for a space at whose port there is no store of a round yet. If the stores are
+ * restricted, the space then serves only this machine and guard.networks. Does nothing if `space`
+ * is NULL. Returns 0, or -ENOMEM and a text in err. */
 int host_close_door(struct coordinator_host *host, struct store_space *space,
                     struct cr_error *err);
-/* The coordinator's actions of these names; `arg` is the job. */
+/* The coordinator's actions `admit` and `prepare_store`; `arg` is the job. */
 void host_admit(void *arg, void *peer);
 void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store);
 
@@ -249,14 +257,15 @@ void host_peer_forget(struct host_peer *peer, const char *why);
 /* ---- operators.c ---- */
 
 void host_answer_status(struct host_peer *peer);
-/* Returns 1 if more answers follow by host_pass_row(); else what on_operate of the session
- * returns. */
+/* Handles OPERATE. Returns 0 if it was answered; 1 if an answer is still to come by
+ * host_answer_inquiry() or host_pass_row(); or a negative errno and a text in err. */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *what,
                         struct cr_error *err);
-/* Call this when a node has sent its wall clock, in BEAT or FAILURE. Measures the difference of the
- * clocks. */
+/* Call this when a node has sent its wall clock, in BEAT or FAILURE. Measures by how much the
+ * node's clock is ahead of this process's. */
 void host_note_clock(struct host_peer *from, int64_t wall_ns);
-/* Passes a FAILURE of a node on to all nodes of its job, with the difference of the clocks. */
+/* Passes a FAILURE of a node on to all nodes of its job, and adds by how much the clock of the
+ * sender is ahead of this process's. */
 void host_pass_failure(struct host_peer *from, const struct rdzv_failure *failure);
 /* Answers the operators that wait for the result of the job's inquiry. */
 void host_answer_inquiry(struct host_job *job, const char *what);
@@ -275,9 +284,9 @@ void host_receive(struct host_peer *peer, const char *data, size_t len);
 /* Passes the bytes that the session of a remote peer has queued through its tunnel. Returns the
  * buffer with the bytes to send, or NULL if memory is short. */
 struct cr_buffer *host_outgoing(struct host_peer *peer);
-/* Returns 0 if this peer may be a node of the job `run_id`, or give orders to that job. If this
- * host has secrets, the peer must have authenticated for exactly this role and job. Otherwise
- * returns -EACCES and a text in err. */
+/* If this host has secrets, a remote peer must have authenticated for the right role and job: as a
+ * node of the job `run_id`, or as an operator of that job or of all jobs. Each function returns 0
+ * if that is so, or if the host has no secrets; else -EACCES and a text in err. */
 int host_check_member(const struct host_peer *peer, const char *run_id, struct cr_error *err);
 int host_check_operator(const struct host_peer *peer, const char *run_id, struct cr_error *err);
 /* Call this when the host begins to serve nodes. If it has no secrets and other machines can reach

@@ -166,21 +166,21 @@ static bool may_resume(const struct host_job *job) {
     return view.suspended > 0 && view.phase != COORDINATOR_ENDED;
 }
 
-/* Most jobs of one host, and most that nodes of one address have made; a host that ends with a
- * launcher is meant for that launcher's job, so it takes fewer others. The time of each event of
- * the host grows with the number of its jobs. */
+/* Most jobs that nodes of other processes may make on one host. A host that ends with a launcher is
+ * meant for that launcher's job, so it takes fewer other jobs. There are limits because the time of
+ * each event of the host grows with the number of its jobs. */
 #define JOBS_MAX             4096
 #define JOBS_MAX_IN_LAUNCHER 64
-#define SHARE_OF_ADDRESS     4 /* jobs of one address: this fraction of all */
+#define SHARE_OF_ADDRESS     4 /* the nodes of one address may make a quarter of these jobs */
 
 static bool is_own_job(const struct host_job *job) {
     static const struct cr_ip none;
     return memcmp(&job->maker, &none, sizeof(none)) == 0;
 }
 
-/* Counts the jobs that nodes of other processes have made, and those of them whose nodes have the
- * address `maker`. Stores in *oldest the job without connections that would be forgotten first;
- * NULL = there is none. */
+/* Counts the jobs that nodes of other processes have made: all of them in *all, and in *same those
+ * that a node of the address `maker` has made. Stores in *oldest the job without connections that
+ * would be freed first; NULL = there is none. */
 static void count_jobs(const struct coordinator_host *host, const struct cr_ip *maker,
                        uint32_t *all, uint32_t *same, struct host_job **oldest) {
     struct host_job *job;
@@ -195,8 +195,8 @@ static void count_jobs(const struct coordinator_host *host, const struct cr_ip *
     }
 }
 
-/* Makes sure that a node of the address `maker` may make another job. If there are too many, an
- * ended job is forgotten earlier. */
+/* Call this before a node of the address `maker` makes a job. If there are too many jobs, frees one
+ * that has no connections. Returns 0, or -EUSERS and a text in err if there is no such job. */
 static int make_room(struct coordinator_host *host, const struct cr_ip *maker,
                      struct cr_error *err) {
     uint32_t max = host->terms.in_launcher ? JOBS_MAX_IN_LAUNCHER : JOBS_MAX, all, same;
@@ -276,7 +276,7 @@ static void forget_jobs(struct coordinator_host *host) {
     for (job = LIST_FIRST(&host->jobs); job != NULL; job = next) {
         next = LIST_NEXT(job, entry);
         if (job->peers > 0 || host_now_ms(host) < job->forget_ms) continue;
-        if (job->is_superseded) continue; /* nodes that come still have to be sent elsewhere */
+        if (job->is_superseded) continue; /* nodes that come are sent to the leader */
         if (may_resume(job)) {
             job->forget_ms = host_now_ms(host) + host->terms.close_timeout_ms;
             continue;
@@ -386,8 +386,9 @@ static uint64_t epoch_of(const struct coordinator_host *host, const struct host_
     return is_larger ? job->epoch : host->terms.epoch;
 }
 
-/* A node that names a larger epoch than this host's has tried to join an heir. If this host's
- * coordinator may decide, no heir has won, so this host goes on under the node's epoch. */
+/* A node that names a larger epoch than this host's has tried to join an heir. But if this host's
+ * coordinator may decide, no heir has won. This host then goes on under the epoch that the node
+ * names. */
 struct host_session_verdict host_judge(struct coordinator_host *host,
                                        const struct rdzv_hello *hello) {
     struct host_job *job = host_find_job(host, hello->run_id);

@@ -1,5 +1,5 @@
-/* Answers operators: the status of all jobs, and orders to the nodes of one job. Passes on what
- * nodes send to operators, and to each other. */
+/* Answers operators: with the status of all jobs, and by orders to the nodes of one job. Passes on
+ * what nodes send to operators, and the failures that nodes report to the other nodes. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 /* ---- status: each job, followed by its nodes ---- */
 
-/* The receiver of a visit, and the time at which it is made. */
+/* A visit: its callbacks with their argument, and the time at which it is made. */
 struct visit {
     const struct rendezvous_status_events *events;
     void *arg;
@@ -50,7 +50,7 @@ void coordinator_host_visit(const struct coordinator_host *host,
     LIST_FOREACH(job, &host->jobs, entry) visit_job(&visit, job);
 }
 
-/* An operator who gets the answer to STATUS. */
+/* The answer to STATUS: the operator who gets it, and the number of jobs in it so far. */
 struct answer {
     struct host_peer *peer;
     uint32_t jobs;
@@ -101,7 +101,7 @@ void host_answer_status(struct host_peer *peer) {
 
 /* ---- orders of operators ---- */
 
-/* Sends the order to inspect to the nodes. Returns how many nodes will answer. */
+/* Sends ASK_INSPECT to the nodes of the job. Returns how many nodes will answer. */
 static uint32_t order_inspection(struct host_peer *peer, struct host_job *job,
                                  const struct rdzv_operate *o) {
     peer->inspection = ++peer->host->inspections;
@@ -110,7 +110,9 @@ static uint32_t order_inspection(struct host_peer *peer, struct host_job *job,
     return peer->inspected_left;
 }
 
-/* Answers ASK_NOTICE at once. The answers to ASK_DUMP and ASK_INSPECT come later. */
+/* OPERATED answers an order for notice, and one for an inspection, at once; the rows of the
+ * inspection follow by host_pass_row(). OPERATED answers an order for flight records with the
+ * result of the inquiry, by host_answer_inquiry(). */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
@@ -150,15 +152,15 @@ void host_pass_row(struct host_peer *from, const struct rdzv_message *m) {
         bool is_asked = to->inspection == id && to->inspects == from->job;
         if (is_asked && to->session.state == HOST_SESSION_INSPECTING) break;
     }
-    if (to == NULL) return; /* the operator has gone, or ordered nothing of this node's job */
+    if (to == NULL) return; /* the operator is gone, or its inspection is one of another job */
     host_peer_send(to, m);
     if (m->type == RDZV_INSPECTED && --to->inspected_left == 0) host_peer_hang_up(to);
 }
 
 /* ---- failures, which each node of a job learns ---- */
 
-/* Returns half of the time of a round trip on the connection, in ns, as TCP has measured it; -1 if
- * that is not known. */
+/* Returns half of the connection's round-trip time in ns, as TCP has measured it; -1 if it is not
+ * known. */
 static int64_t half_trip_ns(struct host_peer *peer) {
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);
@@ -168,16 +170,16 @@ static int64_t half_trip_ns(struct host_peer *peer) {
     return (int64_t) info.tcpi_rtt * 1000 / 2;
 }
 
-/* A clock that is read here has been on its way for about half of a round trip, and the error of
- * that is at most as large. The most precise measurement counts; one with at most twice its error
- * replaces it, because clocks drift. */
+/* The message with the node's clock took about half of a round trip to come here, so that time is
+ * added; the error is at most as large. A new measurement replaces the old one if its error is at
+ * most twice as large: clocks drift, so an old measurement becomes wrong. */
 void host_note_clock(struct host_peer *from, int64_t wall_ns) {
     if (from->local || from->closing || wall_ns <= 0) return;
     int64_t half_ns = half_trip_ns(from);
     if (half_ns < 0) return;
     if (from->offset_error_ns >= 0 && half_ns > 2 * from->offset_error_ns) return;
     from->offset_error_ns = half_ns;
-    /* computed without a sign, because wall_ns can be any number that a node has sent */
+    /* unsigned, because a node may send any wall_ns, and a signed sum could overflow */
     from->offset_ns = (int64_t) ((uint64_t) wall_ns + (uint64_t) half_ns - (uint64_t) cr_wall_ns());
 }
 

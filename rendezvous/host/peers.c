@@ -14,7 +14,7 @@
 
 /* most bytes that wait to be sent to one peer; if there are more, its connection is closed */
 #define UNREAD_MAX ((size_t) 1 << 20)
-/* the same for an operator who gets the rows of all nodes of a job, which come all at once */
+/* the same limit for an operator that has ordered an inspection, whose rows come all at once */
 #define UNREAD_ROWS_MAX ((size_t) 32 << 20)
 
 static void mark_unsent(struct host_peer *peer) {
@@ -53,14 +53,14 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
 
 static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hello) {
     const struct host_peer *peer = arg;
-    /* on_hello() refuses this node; it is not told where the job is led */
+    /* `serves` is true so that on_hello() refuses this node: it must not learn who leads the job */
     if (host_check_member(peer, hello->run_id, NULL) < 0)
         return (struct host_session_verdict){.serves = true};
     return host_judge(peer->host, hello);
 }
 
-/* A host that has formed no round of the job, or that lacks the majority of its nodes, makes way
- * for one that leads. */
+/* Handles LEADS of another host. If this host may not decide, because it has formed no round of the
+ * job or lacks the majority of the nodes, it sends all nodes to the other host from now on. */
 static void on_leads(void *arg, const struct rdzv_leads *leads) {
     const struct host_peer *peer = arg;
     struct coordinator_host *host = peer->host;

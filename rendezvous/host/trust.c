@@ -1,5 +1,5 @@
-/* Who may do what at a host: the tunnels of remote peers, what a node or an operator may do that
- * has authenticated, and how those are refused that have not. */
+/* Decides who may do what at a host: the tunnels of remote peers, the checks of what an
+ * authenticated node or operator may do, and the answers to those that have not authenticated. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/address.h"
@@ -38,8 +38,8 @@ static void log_refusal(struct host_peer *peer, enum secure_failure why) {
                    secure_failure_text(why, true));
 }
 
-/* Answers a node or an operator that has no secret. It takes the answer without a doubt, because it
- * has no means to check it. */
+/* Answers a node or an operator that has no secret. Such a peer cannot check who has sent the
+ * answer, and believes it. */
 static void refuse_plain(struct host_peer *peer) {
     struct rdzv_message m = {.type = RDZV_REFUSED};
     m.refused = (struct rdzv_refused){
@@ -49,9 +49,10 @@ static void refuse_plain(struct host_peer *peer) {
     (void) rdzv_message_encode(&m, RDZV_VERSION_MIN, secure_tunnel_out(peer->tunnel));
 }
 
-/* Call this when the tunnel of a peer has failed. A peer that has authenticated may be cut off by
- * somebody on the way who changes bytes. So its node keeps its seat for its lease, and may come
- * back on another connection: a reset tells it that this process has not ended. */
+/* Call this when the tunnel of a peer has failed. If somebody on the way has changed bytes of an
+ * authenticated connection, or if memory is short, the connection is reset. The reset tells the
+ * node that this process has not ended. The node keeps its seat until its lease is over, and may
+ * resume. */
 static void refuse(struct host_peer *peer) {
     enum secure_failure why = secure_tunnel_failure(peer->tunnel);
     log_refusal(peer, why);
@@ -85,7 +86,8 @@ struct cr_buffer *host_outgoing(struct host_peer *peer) {
     if (state == SECURE_OPEN && secure_tunnel_send(peer->tunnel, out->data, out->len) < 0) {
         return NULL;
     }
-    cr_buffer_clear(out); /* in other states, the session has not heard of the peer yet */
+    /* all was sealed; a tunnel that is not open has given the session nothing to answer */
+    cr_buffer_clear(out);
     return secure_tunnel_out(peer->tunnel);
 }
 

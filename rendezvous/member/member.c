@@ -107,8 +107,8 @@ static void enter(struct member *m, enum member_state next, const char *why) {
     m->state = next;
 }
 
-/* Call this when the connection is gone, or the job has ended. The result of an inquiry does not
- * come any more. If a failure was not sent, RESUME reports it (owes_failure). */
+/* Call this when the connection is gone, or the job has ended: no result of an inquiry will come.
+ * If FAILED is held, it is not sent any more; RESUME reports the failure (owes_failure). */
 static void forget_inquiry(struct member *m) {
     m->awaits_behind = m->joins_later = false;
     m->held_ms = CR_FOREVER;
@@ -152,7 +152,7 @@ static void try_next(struct member *m, int64_t now_ms) {
     member_try(m, now_ms, limit_ms);
 }
 
-/* Returns how long this node tries to connect, in ms. */
+/* Returns for how many ms this node tries to connect until it gives up. */
 static int64_t patience_of(const struct member *m, int64_t now_ms) {
     int64_t wait_ms = m->had_coordinator ? member_wait_ms(m) : m->set.connect_timeout_ms;
     int64_t search_ms = succession_is_on(&m->succession) ? m->succession.until_ms - now_ms : 0;
@@ -282,7 +282,7 @@ static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, 
     switch (m->state) {
     case MEMBER_JOINING:
         keep_alive_stop(&m->keep_alive);
-        /* an heir that cannot form a round has sent this node away once too often */
+        /* the time for the search is over: all heirs that it has found could not form a round */
         if (succession_is_on(&m->succession) && now_ms >= m->succession.until_ms) give_up(m, why);
         else start_connecting(m, now_ms, why);
         break;
@@ -333,8 +333,8 @@ static void send_failed(struct member *m) {
     if (m->connected) m->actions->send(m->arg, &msg);
 }
 
-/* Sends FAILED, and the JOIN after it, if they are held. Call this when the result of the inquiry
- * has come, or will not come in time. */
+/* Call this when the result of an inquiry has come, or will not come in time. If FAILED is held,
+ * sends it; if the agent has called member_join() since, also sends JOIN. */
 static void send_held(struct member *m) {
     m->awaits_behind = false;
     if (m->held_ms != CR_FOREVER) send_failed(m);
@@ -526,9 +526,9 @@ static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
     m->actions->on_change_at(m->arg, at);
 }
 
-/* Handles GOODBYE: the coordinator ends. It may come back, or an heir takes over. If
- * member_wait_ms() is 0 and there is no heir, the job ends for this node with the reason in
- * GOODBYE. */
+/* Handles GOODBYE: the process of the coordinator will end. It may be started again, or an heir
+ * takes over. If member_wait_ms() is 0 and there is no heir, the job ends for this node with the
+ * reason in GOODBYE. */
 static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_goodbye *g) {
     if (member_wait_ms(m) == 0 && m->succession.heirs.count == 0) {
         end(m, RENDEZVOUS_LOST, g->why);
@@ -536,7 +536,7 @@ static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_good
     }
     m->actions->hang_up(m->arg);
     cut_off(m, now_ms, RENDEZVOUS_CLOSED, g->why);
-    m->leader_ended = false; /* the coordinator's node may still stop its workers */
+    m->leader_ended = false; /* the workers of the coordinator's node may still run */
 }
 
 /* Logs why the node waits for a round. If the node does not wait any more, the message is late and
@@ -624,9 +624,9 @@ static void send_beat(struct member *m, int64_t now_ms) {
     m->actions->send(m->arg, &beat);
 }
 
-/* Call this at the fence of a connected node. The node tells the coordinator, which may still
- * receive messages, that it will look for another one: otherwise the coordinator would take the end
- * of the connection for the end of this process. */
+/* Call this at the fence of a connected node. If there are heirs, the node tells the coordinator,
+ * which may still receive messages, that it will look for another one: otherwise the coordinator
+ * would take the end of the connection for the end of this process. */
 static void give_up_coordinator(struct member *m, int64_t now_ms, const char *why) {
     struct rdzv_message msg = {.type = RDZV_ABANDON};
     note_loss(m, now_ms, RENDEZVOUS_BROKEN, why);

@@ -67,7 +67,8 @@ struct member_actions {
     void (*on_change_at)(void *arg, const struct rdzv_change_at *at);
     void (*on_notice)(void *arg, const struct rdzv_ask_notice *notice);
     void (*on_dump)(void *arg, const char *why);
-    /* Answer on_ask_progress with member_progress(), the last time with is_last. */
+    /* An inquiry has begun. The agent answers with one call of member_progress() for each group of
+     * each worker, and one last call with is_last = 1. on_behind gets the result. */
     void (*on_ask_progress)(void *arg, uint64_t inquiry);
     void (*on_behind)(void *arg, const struct rdzv_behind *behind);
     /* An operator requests an inspection of this node's workers. The agent answers with
@@ -95,15 +96,17 @@ void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t n
 void member_change_ready(struct member *m, uint64_t id);
 void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left_ms,
                    const char *why);
-/* Sends the evidence about a worker of this node that has failed. Call it before member_failed(),
- * so that the other nodes have it before the round ends. Sends nothing without a connection. */
+/* Call this before member_failed() with the evidence about a worker of this node that has failed.
+ * Sends it, so that the other nodes have it before the round ends. Sends nothing without a
+ * connection. */
 void member_failure(struct member *m, const struct rdzv_failure *failure);
 /* Requests an inquiry. Does nothing if no round runs, or if the coordinator knows no inquiries. */
 void member_inquire(struct member *m);
 void member_progress(struct member *m, const struct rdzv_progress *progress);
 
-/* Answer on_inspect. `id` is that of on_inspect. The first function sends what is known about some
- * workers; the second one follows the last of them. Both send nothing without a connection. */
+/* Answer on_inspect; `id` is the one that on_inspect got. Call member_row() for each set of workers
+ * that are at the same place, then member_inspected() with the number of these calls. Both send
+ * nothing without a connection. */
 void member_row(struct member *m, const struct rdzv_row *row);
 void member_inspected(struct member *m, uint64_t id, uint32_t rows);
 /* Call this when the node leaves. The member sends LEAVE. It keeps the connection and the lease
@@ -172,8 +175,8 @@ enum member_state member_state(const struct member *m);
 const char *member_state_name(enum member_state s);
 /* Returns the address that this node publishes; valid until the next event. */
 const char *member_addr(const struct member *m);
-/* If the node is connected to an heir, stores its address, and returns true; else returns false.
- * The text is valid until the next event. */
+/* If the node is connected to an heir, stores the heir's address in *addr and *port, and returns
+ * true; else returns false. The text is valid until the next event. */
 bool member_leader_at(const struct member *m, const char **addr, uint16_t *port);
 uint64_t member_round(const struct member *m); /* number of the last round this node was in */
 

@@ -54,8 +54,8 @@ struct member {
     bool is_killed; /* true: that worker was ended by a signal from outside */
     /* true: an inquiry was requested in this round, and its result has not come */
     bool awaits_behind;
-    /* time at which FAILED, which is held until the result of the inquiry has come, is sent without
-     * it; CR_FOREVER if FAILED is not held */
+    /* time at which FAILED is sent even if the result of the inquiry has not come; CR_FOREVER =
+     * FAILED is not held for a result */
     int64_t held_ms;
     bool joins_later; /* true: the agent has called member_join() while FAILED is held */
     struct member_change change;
@@ -70,12 +70,12 @@ struct member {
     /* There is no lease if the coordinator is local, or while the node has no connection and is in
      * no round. */
     struct keep_alive keep_alive;
-    struct succession succession; /* who takes over if the coordinator is lost */
+    struct succession succession; /* what this node does if the coordinator is lost */
     bool leader_ended;      /* true: the last coordinator has closed the connection */
     struct rdzv_heir at;    /* the coordinator of the newest WELCOME; port 0 = the endpoint */
     struct rdzv_heir aim;   /* where the present try goes; port 0 = the endpoint */
     int64_t heard_ms;       /* time of the last message of the coordinator */
-    int64_t heard_at_ms;    /* newest at_ms of the connection's WELCOME and BEAT_ACKs */
+    int64_t heard_at_ms;    /* newest at_ms in the connection's WELCOME and BEAT_ACKs */
     char lost_why[512];           /* why the last connection was lost */
 };
 
@@ -84,8 +84,7 @@ struct member {
 /* Starts a try to connect, which fails if WELCOME has not come after `limit_ms`. */
 void member_try(struct member *m, int64_t now_ms, int64_t limit_ms);
 
-/* Sends this node's tries to another coordinator: to an heir, or, if `to` has port 0, to the
- * endpoint. */
+/* Makes this node's next tries go to the heir `to`; if to->port is 0, to the endpoint. */
 void member_aim(struct member *m, const struct rdzv_heir *to);
 
 /* ---- resuming.c ---- */

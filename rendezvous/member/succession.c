@@ -3,10 +3,11 @@
 
 #include "base/clock.h"
 
-/* How many leases after the time of its first vote a node gives up the search for a coordinator. In
- * this time an heir waits twice for a majority, for two leases each. */
+/* A node gives up the search for a coordinator so many leases after the time of its first vote.
+ * This is enough for two votes: an heir that gets no majority sends its nodes away after two
+ * leases. */
 #define SEARCH_LEASES 4
-/* A coordinator that has served this node for so many leases was no heir without a majority, which
+/* A coordinator that has served this node for so many leases has a majority: an heir without one
  * sends its nodes away after two leases. */
 #define KEPT_LEASES   3
 

@@ -6,10 +6,10 @@
  * (coordinator/electorate_internal.h). If the old coordinator has closed the connection, its
  * process has ended, and the node votes at once.
  *
- * A node tries the heirs in their order, and then its old coordinator again. An heir begins to
- * serve the others when it may vote; each further heir half a lease later, so that usually the
- * first living one wins. An heir that serves still forms a round only with more than half of the
- * nodes of the last round. */
+ * A node tries the heirs in their order, and after them its old coordinator. The first heir begins
+ * to serve the others at the time at which it may vote, each further heir half a lease after the
+ * heir before it. So the first heir that lives usually wins. An heir that serves forms a round only
+ * when more than half of the nodes of the last round have joined it. */
 #ifndef RENDEZVOUS_SUCCESSION_INTERNAL_H
 #define RENDEZVOUS_SUCCESSION_INTERNAL_H
 
@@ -24,19 +24,19 @@ struct succession {
     uint32_t leader;         /* `leader` in that ROUND */
     uint64_t round;
     uint64_t coordinator;    /* id of the coordinator that has sent that ROUND */
-    /* of the last ROUND, until the round is settled; see message.h */
+    /* the fields of these names in the last ROUND (message.h); 0 once that round is settled */
     uint64_t before_seen;
     uint32_t before_size, before_place;
     int own;             /* index of this node in `heirs`; -1 = it is no heir */
     bool is_lost;        /* true: the coordinator is lost, and none was found since */
     int64_t found_ms;    /* time of the last WELCOME */
     int64_t may_vote_ms; /* before this time the node joins no heir */
-    /* before this time the old coordinator is not tried again: an heir that does not serve yet may
-     * learn of the loss a moment later than this node */
+    /* Before this time the heirs are tried again and again, and not the old coordinator: an heir
+     * may learn of the loss later than this node, and serve only then. */
     int64_t back_ms;
     int64_t lead_ms;     /* time at which this node begins to serve the others */
-    /* end of the search. It does not move when the node loses an heir soon after it has found
-     * it. */
+    /* time at which the node gives up the search. It stays the same if the node finds an heir and
+     * loses it soon. */
     int64_t until_ms;
     uint32_t next;       /* index of the next heir to try; heirs.count = the old coordinator */
 };
@@ -46,13 +46,13 @@ void succession_init(struct succession *s);
 /* Call this with each ROUND of this node, and the id of the coordinator that has sent it. */
 void succession_begin_round(struct succession *s, const struct rdzv_round *r,
                             uint64_t coordinator);
-/* Call this with `settled` in each BEAT_ACK, and the id of the coordinator that has sent it. Two
- * coordinators may each have formed a round of the same number, of which only one gets settled. So
- * this does nothing if another coordinator has sent this node's ROUND. */
+/* Call this with the field `settled` of each BEAT_ACK, and the id of the coordinator that has sent
+ * it. Two coordinators may each have formed a round of the same number, of which only one gets
+ * settled. So this does nothing if another coordinator has sent this node's ROUND. */
 void succession_settle(struct succession *s, uint64_t settled, uint64_t coordinator);
 /* Call this when the coordinator is lost. heard_ms is the time of the last message from it. Returns
- * false if the search for a coordinator that began with an earlier loss goes on: this node has lost
- * an heir that could not form a round. Returns true if not, also if there are no heirs. */
+ * true if a new search for a coordinator begins, or if there are no heirs. Returns false if an
+ * earlier search goes on, because this node has lost an heir that could not form a round. */
 bool succession_lost(struct succession *s, int64_t now_ms, enum rendezvous_loss how,
                      int64_t heard_ms, int64_t lease_ms);
 /* Call this when a coordinator has sent WELCOME. */

@@ -1,6 +1,6 @@
-/* The order of succession that ROUND names: the nodes of which the first that can takes over when
- * the coordinator is lost. It travels as one text, such as "1 10.0.0.2 4711;2 10.0.0.3 4712": group
- * rank, address and port of each heir. */
+/* The heirs that ROUND names, in the order in which they are tried when the coordinator is lost.
+ * ROUND has them in one text, such as "1 10.0.0.2 4711;2 10.0.0.3 4712": group rank, address and
+ * port of each heir. */
 #ifndef RENDEZVOUS_HEIRS_H
 #define RENDEZVOUS_HEIRS_H
 

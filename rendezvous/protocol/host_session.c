@@ -142,8 +142,8 @@ static bool choose_version(struct host_session *s, int64_t now_ms, const char *s
 }
 
 /* Refuses a node because of its epoch. `epoch` is the epoch of this host for the node's job. The
- * node then looks for another coordinator; the epoch in REFUSED is the smallest one that it may
- * accept. */
+ * node will look for another coordinator, and accept none with a smaller epoch than the one in
+ * REFUSED. */
 static void refuse_epoch(struct host_session *s, int64_t now_ms, uint64_t epoch,
                          uint64_t obeyed) {
     char why[200];
@@ -336,7 +336,7 @@ void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_l
 
 void host_session_tick(struct host_session *s, int64_t now_ms) {
     if (now_ms < s->limit_ms) return;
-    if (s->state == HOST_SESSION_INSPECTING) { /* the operator uses the rows that have come */
+    if (s->state == HOST_SESSION_INSPECTING) { /* no failure: the operator uses the rows so far */
         host_session_hang_up(s, now_ms);
         return;
     }

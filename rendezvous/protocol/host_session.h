@@ -79,7 +79,7 @@ struct host_session_terms {
     int64_t close_timeout_ms;
 };
 
-/* Whether a host serves the nodes of one job, as its action `judge` decides for a node. */
+/* The result of the action `judge`: whether a host serves a node. */
 struct host_session_verdict {
     bool serves;
     uint64_t epoch;   /* epoch of the job's coordinator at this host */
@@ -92,9 +92,10 @@ struct host_session_verdict {
 /* What a session calls. Texts and messages in the arguments are valid until the action returns. If
  * on_hello, on_message or on_operate fails, the session sends the text in err as REFUSED. */
 struct host_session_actions {
-    /* A node has sent HELLO. Decides whether this host serves it, in place of the epoch in the
-     * terms, because one host may have jobs with different epochs. If this action is NULL, or the
-     * terms say that the host does not lead, the terms decide. */
+    /* A node has sent HELLO. Decides whether this host serves the node. The epoch in the terms does
+     * not decide this, because one host may have jobs with different epochs. If this action is
+     * NULL, or the terms say that the host does not lead, this action is not called, and the terms
+     * decide. */
     struct host_session_verdict (*judge)(void *arg, const struct rdzv_hello *hello);
     /* Another host has sent LEADS. If this action is NULL, LEADS is ignored. */
     void (*on_leads)(void *arg, const struct rdzv_leads *leads);
@@ -157,10 +158,10 @@ void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_l
 void host_session_tick(struct host_session *s, int64_t now_ms);
 int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER if there is none */
 
-/* Queues a message. If the connection's version lacks WAITING, ASK_PROGRESS or BEHIND, such a
- * message is left out. If it lacks GOODBYE, a GOODBYE is replaced by END if the host is in a
- * launcher, else left out. The coordinator's actions may call this function, because it calls no
- * action but `log`. */
+/* Queues a message. A WAITING, ASK_PROGRESS or BEHIND is left out if the connection's version lacks
+ * it. If the version lacks GOODBYE, a GOODBYE is replaced by END if the host is in a launcher, else
+ * left out. The coordinator's actions may call this function, because it calls no action but
+ * `log`. */
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m);
 /* Call this if the coordinator has freed the node's seat, or has given it to another connection.
  * Ends the session: queues no further message, and enters CLOSING. on_lost is not called. */

@@ -49,8 +49,8 @@ struct member_session_actions {
      * REFUSED that is not final. The owner closes the connection and calls
      * member_disconnected(). */
     void (*on_broken)(void *arg, const char *why);
-    /* The host at the other end does not lead the job; it names the host that does. After this
-     * action on_broken is called. This action may be NULL. */
+    /* The host at the other end does not lead the job; it names the host that does. on_broken is
+     * called after this action. This action may be NULL. */
     void (*on_moved)(void *arg, const char *addr, uint16_t port);
     /* Logs one line; called for each change of state. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);

@@ -44,8 +44,9 @@
 #define RDZV_VERSION_NODES    4 /* first version with NODES */
 #define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
 
-/* OPERATE.kind of an order to inspect workers. Only a host of RDZV_VERSION_INSPECT knows it; an
- * older host would take it for the kind of a change, so OPERATE then has this version_min. */
+/* OPERATE.kind of an order to inspect workers. A host older than RDZV_VERSION_INSPECT would take
+ * this number for the kind of a change. So the version_min of such an OPERATE is
+ * RDZV_VERSION_INSPECT, and an older host refuses it. */
 #define RDZV_OPERATE_INSPECT ((uint32_t) 100)
 
 #define RDZV_FRAME_MAX ((size_t) 8192) /* most bytes of a frame, length field included */
@@ -90,12 +91,12 @@
     F(u32, skips_last_call)     /* 1 = only the first round of a run has a last call */ \
     V(4) \
     F(u32, heir_port)           /* port at which this node would host as an heir; 0 = none */ \
-    F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
-    F(u32, heirs)               /* how many heirs ROUND of the node's last round named */ \
-    F(u32, leader)              /* `leader` in that ROUND */ \
-    F(text, addresses)          /* numeric addresses of the node's interfaces, after blanks */ \
+    F(i64, heard_at_ms)         /* newest at_ms in this connection's WELCOME and BEAT_ACKs */ \
+    F(u32, heirs)               /* number of heirs in the ROUND of the node's last round */ \
+    F(u32, leader)              /* `leader` in the ROUND of the node's last round */ \
+    F(text, addresses)          /* the node's numeric addresses, with a blank between two */ \
     F(u32, leader_ended)        /* 1 = the coordinator has closed the last connection: it ended */ \
-    /* as in that ROUND, while BEAT_ACK has not said that the round is settled; else 0 */ \
+    /* as in the ROUND of the node's last round, until that round is settled; then 0 */ \
     F(u64, before_seen) F(u32, before_size) F(u32, before_place)
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
@@ -118,10 +119,10 @@
     /* rounds_over: 1 plus how many rounds of the job the node knows to be over; 0 = unknown */ \
     F(u64, rounds_over) \
     V(4) \
-    F(i64, heard_at_ms)         /* newest at_ms of this connection's WELCOME and BEAT_ACKs */ \
+    F(i64, heard_at_ms)         /* newest at_ms in this connection's WELCOME and BEAT_ACKs */ \
     F(u64, rounds_seen)         /* as in JOIN */ \
     F(i64, wall_ns)             /* the node's wall clock, in ns since 1970; 0 = unknown */
-/* The node gives up this coordinator, because it did not answer, and will look for another one. It
+/* The node gives up this coordinator, which did not answer, and will look for another one. ABANDON
  * is the last message of a connection. Since version 4. */
 #define RDZV_ABANDON_FIELDS(F, V) F(text, why)
 #define RDZV_CHANGE_ANSWER_FIELDS(F, V) /* the node's answer to CHANGE */ \
@@ -138,20 +139,20 @@
     F(u64, round) F(text, host) F(u32, rank) F(u32, local_rank) F(u64, pid) \
     F(i64, exit_code)           /* exit code, or minus the number of the signal */ \
     F(text, kind)               /* a word, such as "exit" or "oom" (docs/verdict.md) */ \
-    F(i64, died_ns) F(i64, wall_ns) /* death of the worker, and now: wall clock of the node */ \
-    /* Set by the host: by how much the node's wall clock is ahead of the host's, and the largest \
-     * error of this difference; error -1 = both are unknown */ \
+    F(i64, died_ns) F(i64, wall_ns) /* wall clock of the node at the worker's death, and now */ \
+    /* Set by the host: by how many ns the node's wall clock is ahead of the host's, and the \
+     * largest error of this number in ns; error -1 = both are unknown */ \
     F(i64, offset_ns) F(i64, offset_error_ns) \
     F(text, what)               /* one line */ \
     F(text, message)            /* first line of the error record, or "" */ \
-    F(text, last_words)         /* the last lines of its output; they are separated by newlines */ \
+    F(text, last_words)         /* last lines of the worker's stderr, with newlines between */ \
     F(text, kernel)             /* line of the kernel's log, or "" */ \
     F(text, log_folder)
-/* Requests an inquiry: the coordinator asks all nodes of the round what their workers are in, and
- * sends them the answer in BEHIND. Since version 4. */
+/* Requests an inquiry: the coordinator asks all nodes of the round what operations their workers
+ * are in, and sends all of them the result in BEHIND. Since version 4. */
 #define RDZV_INQUIRE_FIELDS(F, V) F(u64, round)
-/* Answers ASK_PROGRESS: what one worker is in, in one process group. A node sends one for each of
- * its workers' groups, and one more without a group as the last. Since version 4. */
+/* Answers ASK_PROGRESS: what one worker does in one process group. A node sends one PROGRESS for
+ * each group of each of its workers, and a last one with is_last = 1. Since version 4. */
 #define RDZV_PROGRESS_FIELDS(F, V) \
     F(u64, inquiry)             /* as in ASK_PROGRESS */ \
     F(u32, is_last)             /* 1: the last message of this node, whose other fields are 0 */ \
@@ -160,9 +161,9 @@
     F(u32, place) F(u32, size)  /* the worker's rank in the group, and the group's size */ \
     F(u32, state)               /* enum rendezvous_progress_state */ \
     F(u32, begun)               /* number of collectives that the worker has entered */ \
-    F(u32, seq) F(text, op)     /* number and name of the operation in which it waits */ \
-    F(u32, peer)                /* for WAITS_MESSAGE: rank in the group of the other end */ \
-    F(i64, since_ms)            /* for how long this has been its state */
+    F(u32, seq) F(text, op)     /* number and name of the operation in which the worker waits */ \
+    F(u32, peer)                /* for WAITS_MESSAGE: the other end's rank in the group */ \
+    F(i64, since_ms)            /* for how many ms the worker has been in this state */
 /* What an inspection has found out about workers that are at the same place (inspect/inspect.h).
  * Answers ASK_INSPECT; the host passes it on to the operator. Since version 4. */
 #define RDZV_ROW_FIELDS(F, V) \
@@ -171,7 +172,7 @@
     F(u64, pid)                 /* process of the first of these ranks */ \
     F(text, host) F(text, state) F(text, program) F(text, kernel) F(text, operation) \
     F(text, python) F(text, native) F(text, note)
-/* Follows the last ROW of a node. Since version 4. */
+/* Ends a node's answer to ASK_INSPECT; `rows` is how many ROWs came before. Since version 4. */
 #define RDZV_INSPECTED_FIELDS(F, V) F(u64, id) F(u32, rows)
 
 /* ---- messages of an operator, sent in place of HELLO ---- */
@@ -181,8 +182,8 @@
     F(u32, kind)                /* kind of change, for ASK_NOTICE; 0 = the order is ASK_DUMP; \
                                  * RDZV_OPERATE_INSPECT = the order is ASK_INSPECT */ \
     F(i64, left_ms) F(text, why)
-/* Tells whoever listens at the job's endpoint that another host leads the job. A node that takes
- * over sends it there, because new nodes come to the endpoint. It has no answer. */
+/* A node that has taken over sends LEADS to whoever listens at the job's endpoint, because new
+ * nodes come there: another host leads the job. LEADS has no answer. */
 #define RDZV_LEADS_FIELDS(F, V) \
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
     F(u64, epoch) F(text, addr) F(u32, port) /* where the coordinator is */
@@ -220,8 +221,9 @@
     /* The electorate of the round before, which counts until this round is settled: the number of \
      * that round, plus 1; its number of nodes; the node's group rank in it, plus 1. 0 = none */ \
     F(u64, before_seen) F(u32, before_size) F(u32, before_place)
-/* Addresses from which workers of the round's nodes may come. Several of these messages come before
- * ROUND, and only to the node with group rank 0, if it offers the store. Since version 4. */
+/* Addresses from which workers of the round's nodes may come. The node with group rank 0 gets one
+ * or more of these messages before ROUND if the round uses the store that it offers. Since version
+ * 4. */
 #define RDZV_NODES_FIELDS(F, V) \
     F(u64, round) \
     F(u32, part)                /* counts the messages of the round from 0 */ \
@@ -243,8 +245,7 @@
     F(i64, sent_ms) \
     V(4) \
     F(i64, at_ms)               /* time on the coordinator's clock; heard_at_ms returns it */ \
-    F(u64, settled)             /* number of a settled round, plus 1: only its own nodes elect an \
-                                 * heir in its name; 0 = none */
+    F(u64, settled)             /* number of the last round, plus 1, if it is settled; else 0 */
 #define RDZV_CHANGE_FIELDS(F, V) /* the round will end soon; CHANGE_ANSWER answers it */ \
     F(u64, round) F(u64, id) F(u32, kind) /* enum rendezvous_change_kind */ \
     F(i64, left_ms) F(text, why)
@@ -255,7 +256,7 @@
 #define RDZV_ASK_NOTICE_FIELDS(F, V) F(u32, kind) F(i64, left_ms) F(text, why)
 /* Requests that the node's workers write their flight records. */
 #define RDZV_ASK_DUMP_FIELDS(F, V)   F(text, why)
-/* Requests PROGRESS from the nodes of the round. Since version 4. */
+/* Begins an inquiry at a node of the round, which answers with PROGRESS. Since version 4. */
 #define RDZV_ASK_PROGRESS_FIELDS(F, V) F(u64, inquiry)
 /* The result of an inquiry: which rank has not entered an operation in which others wait. Since
  * version 4. */
@@ -293,48 +294,48 @@
     F(text, behind)             /* after ASK_DUMP: the result of the inquiry; else "" */
 
 /* M(NAME, name, number): the messages, and the type numbers in their frames. */
-#define RDZV_MESSAGES(M) \
-    M(HELLO,     hello,     1) \
-    M(JOIN,      join,      2) \
-    M(FAILED,    failed,    3) \
-    M(SUCCEEDED, succeeded, 4) \
-    M(LEAVE,     leave,     5) \
-    M(BEAT,      beat,      6) \
-    M(STATUS,    status,    7) \
-    M(CHANGE_ANSWER, change_answer, 8) \
-    M(CHANGE_READY,  change_ready,  9) \
-    M(NOTICE,    notice,    10) \
-    M(OPERATE,   operate,   11) \
-    M(RESUME,    resume,    12) \
-    M(ROW,       row,       13) \
-    M(INSPECTED, inspected, 14) \
-    M(ABANDON,   abandon,   15) \
-    M(LEADS,     leads,     16) \
-    M(INQUIRE,   inquire,   17) \
-    M(PROGRESS,  progress,  18) \
-    M(FAILURE,   failure,   19) \
-    M(WELCOME,   welcome,   65) \
-    M(ACCEPTED,  accepted,  66) \
-    M(ROUND,     round,     67) \
-    M(STOP,      stop,      68) \
-    M(END,       end,       69) \
-    M(BEAT_ACK,  beat_ack,  70) \
-    M(REFUSED,   refused,   71) \
-    M(STATUS_JOB,  status_job,  72) \
-    M(STATUS_NODE, status_node, 73) \
-    M(STATUS_DONE, status_done, 74) \
-    M(CHANGE,     change,     75) \
-    M(CHANGE_AT,  change_at,  76) \
-    M(ASK_NOTICE, ask_notice, 77) \
-    M(ASK_DUMP,   ask_dump,   78) \
-    M(OPERATED,   operated,   79) \
-    M(GOODBYE,    goodbye,    80) \
-    M(WAITING,    waiting,    81) \
-    M(ASK_INSPECT, ask_inspect, 82) \
-    M(MOVED,      moved,      83) \
-    M(ASK_PROGRESS, ask_progress, 84) \
-    M(BEHIND,     behind,     85) \
-    M(NODES,      nodes,      90)
+#define RDZV_MESSAGES(M)                \
+    M(HELLO,         hello,         1)  \
+    M(JOIN,          join,          2)  \
+    M(FAILED,        failed,        3)  \
+    M(SUCCEEDED,     succeeded,     4)  \
+    M(LEAVE,         leave,         5)  \
+    M(BEAT,          beat,          6)  \
+    M(STATUS,        status,        7)  \
+    M(CHANGE_ANSWER, change_answer, 8)  \
+    M(CHANGE_READY,  change_ready,  9)  \
+    M(NOTICE,        notice,        10) \
+    M(OPERATE,       operate,       11) \
+    M(RESUME,        resume,        12) \
+    M(ROW,           row,           13) \
+    M(INSPECTED,     inspected,     14) \
+    M(ABANDON,       abandon,       15) \
+    M(LEADS,         leads,         16) \
+    M(INQUIRE,       inquire,       17) \
+    M(PROGRESS,      progress,      18) \
+    M(FAILURE,       failure,       19) \
+    M(WELCOME,       welcome,       65) \
+    M(ACCEPTED,      accepted,      66) \
+    M(ROUND,         round,         67) \
+    M(STOP,          stop,          68) \
+    M(END,           end,           69) \
+    M(BEAT_ACK,      beat_ack,      70) \
+    M(REFUSED,       refused,       71) \
+    M(STATUS_JOB,    status_job,    72) \
+    M(STATUS_NODE,   status_node,   73) \
+    M(STATUS_DONE,   status_done,   74) \
+    M(CHANGE,        change,        75) \
+    M(CHANGE_AT,     change_at,     76) \
+    M(ASK_NOTICE,    ask_notice,    77) \
+    M(ASK_DUMP,      ask_dump,      78) \
+    M(OPERATED,      operated,      79) \
+    M(GOODBYE,       goodbye,       80) \
+    M(WAITING,       waiting,       81) \
+    M(ASK_INSPECT,   ask_inspect,   82) \
+    M(MOVED,         moved,         83) \
+    M(ASK_PROGRESS,  ask_progress,  84) \
+    M(BEHIND,        behind,        85) \
+    M(NODES,         nodes,         90)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */

@@ -9,8 +9,8 @@
 
 #define DERIVED "crun-key:" /* how a line with a derived key begins */
 
-/* The first input of all derivations. The keys of another program that happens to get the same
- * secret are different ones. */
+/* The salt of all derivations. So another program that is given the same secret derives other
+ * keys. */
 static const char salt[] = "crun rendezvous 1";
 
 static const struct {
@@ -56,7 +56,8 @@ static bool read_hex(const char *text, uint8_t out[SECURE_KEY]) {
     return true;
 }
 
-/* Reads what follows DERIVED: ROLE:64 HEXADECIMAL DIGITS:RUN ID. */
+/* Reads the rest of a line that begins with DERIVED: "ROLE:64 hexadecimal digits:RUN ID". Returns
+ * false if it is malformed. */
 static bool read_derived(const char *text, size_t len, struct secure_secret *out) {
     for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++) {
         size_t word = strlen(roles[i].word), head = word + 1 + 2 * SECURE_KEY + 1;

@@ -41,7 +41,8 @@
 
 /* ---- secrets ---- */
 
-/* For what a connection is. The numbers are sent, so they must not change. */
+/* What a node or an operator uses its connection for. Messages carry the numbers, so they must not
+ * change. */
 enum secure_role {
     SECURE_MEMBER = 1,   /* a node takes part in the job */
     SECURE_OPERATOR = 2, /* an operator looks at jobs, or gives orders */
@@ -51,8 +52,9 @@ enum secure_role {
 struct secure_keys {
     uint32_t count;
     struct secure_secret {
-        /* 0: `bytes` is a secret from which the keys of all roles and jobs are derived; else an
-         * enum secure_role: `bytes` is the key of this role for the job `run_id` */
+        /* If this is 0, `bytes` is a secret from which the keys of all roles and jobs are derived.
+         * Otherwise it is an enum secure_role, and `bytes` is the key of this role for the job
+         * `run_id`. */
         uint32_t role;
         uint8_t bytes[SECURE_KEY];
         char run_id[SECURE_ID_MAX]; /* an operator's "": all jobs */
@@ -64,41 +66,44 @@ struct secure_keys {
  * with '#' are skipped. Returns 0, or -EINVAL and a text in err that names the line and never
  * contains a secret. */
 int secure_keys_parse(const char *text, size_t len, struct secure_keys *out, struct cr_error *err);
-/* Stores in `out` the keys that a role has for a job, the newest first, and returns their number;
- * 0 = none of the secrets is for this role and job. */
+/* Stores in `out` the keys that a role has for a job, the newest first, and returns how many there
+ * are; 0 = none of the secrets is for this role and job. */
 uint32_t secure_keys_for(const struct secure_keys *keys, enum secure_role role, const char *run_id,
                          uint8_t out[SECURE_KEYS_MAX][SECURE_KEY]);
 /* Returns the run id under which an operator with these secrets authenticates: "" for all jobs, or
- * the job of the first operator's key; NULL if none of the secrets is for an operator. Valid as
- * long as `keys`. */
+ * the job of the first operator's key; NULL if none of the secrets is for an operator. The text is
+ * valid as long as `keys`. */
 const char *secure_keys_operates(const struct secure_keys *keys);
-/* Appends a line of a token file with the newest key of a role for a job. The line gives its holder
- * nothing but this role in this job. Returns 0, -ENOENT if there is no such key, or -ENOMEM. */
+/* Appends a line of a token file to `out`, with the newest key of a role for a job. Whoever has the
+ * line has this role in this job, and can do nothing else. Returns 0, -ENOENT if there is no such
+ * key, or -ENOMEM. */
 int secure_key_write(const struct secure_keys *keys, enum secure_role role, const char *run_id,
                      struct cr_buffer *out);
 
 /* A token file that is read again when it has changed. */
 struct secure_ring;
 
-/* Reads a token file. Refuses a file that others can read or that another user owns. Returns 0, or
- * a negative errno and a text in err; -ENOTSUP: this build has no libsodium. */
+/* Reads a token file. Refuses a file that others can read or write, and one that belongs neither to
+ * this user nor to root. Returns 0, or a negative errno and a text in err; -ENOTSUP: this build has
+ * no libsodium. */
 int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error *err);
-/* Returns the path of the token file to use: `given` if it is neither NULL nor "", else that of the
- * mounted Kubernetes secret if it is there, else NULL. */
+/* Returns the path of the token file to use: `given` if it is neither NULL nor "", else the path at
+ * which a Kubernetes secret is mounted if there is one, else NULL. */
 const char *secure_token_path(const char *given);
 /* Reads the token file `given`, or if that is NULL or "", the one of the mounted Kubernetes secret.
  * `auth` is an enum rendezvous_auth. Stores NULL in *out if `auth` is RENDEZVOUS_AUTH_OFF, or if
  * there is no file and none is required. Returns 0, or the errors of secure_ring_open(), or -EINVAL
  * and a text in err if a file is required, but there is none. */
 int secure_ring_find(int auth, const char *given, struct secure_ring **out, struct cr_error *err);
-/* Returns the secrets. If the file has changed since the last call, reads it again; if that fails,
- * logs a warning and keeps the secrets. The result is valid until secure_ring_close(); a later call
- * changes its contents. */
+/* Returns the secrets of the file. If the file has changed since the last call, reads it again; if
+ * that fails, logs a warning and keeps the old secrets. The result is valid until
+ * secure_ring_close(), but a later call may change what is in it. */
 const struct secure_keys *secure_ring_keys(struct secure_ring *ring);
-/* Stores in `key` the key with which this end begins its next connection. Normally it is the newest
- * one. Call secure_ring_refused() when the coordinator does not have that key: the next connection
- * tries the next key of the file, because the coordinator may not have the newest one yet. Returns
- * -ENOENT and a text in err if no secret of the file is for this role and job. */
+/* Stores in `key` the key with which this end begins its next connection: at first, the newest one
+ * of the file. Call secure_ring_refused() when the coordinator does not have that key. The next
+ * connection then begins with the next key of the file, because the coordinator may not have the
+ * newest one yet. Returns 0, or -ENOENT and a text in err if no secret of the file is for this role
+ * and job. */
 int secure_ring_choose(struct secure_ring *ring, enum secure_role role, const char *run_id,
                        uint8_t key[SECURE_KEY], struct cr_error *err);
 void secure_ring_refused(struct secure_ring *ring);
@@ -109,7 +114,8 @@ void secure_ring_close(struct secure_ring *ring); /* wipes the secrets; `ring` m
 
 /* clang-format off */
 /* S(NAME) — each state and its meaning. A tunnel has no clock: its owner limits the time of the
- * whole greeting (SESSION_GREETING_MS at the coordinator, ASK_AFTER_MS and the try at a node). */
+ * whole greeting (SESSION_GREETING_MS at the coordinator; ASK_AFTER_MS and the limit of the try at
+ * a node). */
 #define SECURE_STATES(S) \
     S(FIRST)   /* coordinator: waits for the magic number of the connection */ \
     S(OFFERED) /* coordinator: waits for the rest of the first handshake message */ \
@@ -138,8 +144,8 @@ enum secure_failure {
     SECURE_STRANGE = 7,   /* the other end speaks another protocol */
     SECURE_MEMORY = 8,    /* memory is short */
 };
-/* Returns what a failure means, as the end of a sentence that begins with the other end; the
- * coordinator and its nodes (`is_host` is false) see it from two sides. */
+/* Returns what a failure means, as a phrase about the other end, such as "it speaks another
+ * protocol". `is_host` is true if this is the coordinator's end, false at a node or an operator. */
 const char *secure_failure_text(enum secure_failure f, bool is_host);
 
 struct secure_tunnel;
@@ -156,26 +162,28 @@ struct secure_tunnel *secure_tunnel_connect(enum secure_role role, const char *r
                                               const uint8_t random[SECURE_KEY]);
 void secure_tunnel_free(struct secure_tunnel *c); /* wipes the keys; `c` may be NULL */
 
-/* Handles received bytes, in pieces of any size. After it, and after secure_tunnel_send(), the
- * owner takes the plain text from secure_tunnel_in(), sends what is in secure_tunnel_out(), and
+/* Handles received bytes, in pieces of any size. After this call, and after secure_tunnel_send(),
+ * the owner takes the plain text from secure_tunnel_in(), sends what is in secure_tunnel_out(), and
  * checks the state. In FAILED, received bytes are ignored. */
 void secure_tunnel_receive(struct secure_tunnel *c, const void *data, size_t len);
 /* Seals plain text and appends the records to secure_tunnel_out(). The state must be OPEN. Returns
- * 0 or -ENOMEM; after an error the connection must be closed, because bytes of it are missing. */
+ * 0 or -ENOMEM; after an error the connection must be closed, because a part of the text may be
+ * missing. */
 int secure_tunnel_send(struct secure_tunnel *c, const void *data, size_t len);
 
-/* The bytes to send, and the plain text that was received. The owner removes the bytes. */
+/* Return the bytes to send, and the plain text that was received. The owner removes from them what
+ * it has sent or used. */
 struct cr_buffer *secure_tunnel_out(struct secure_tunnel *c);
 struct cr_buffer *secure_tunnel_in(struct secure_tunnel *c);
 
 enum secure_state secure_tunnel_state(const struct secure_tunnel *c);
 enum secure_failure secure_tunnel_failure(const struct secure_tunnel *c);
-/* Whether the other end has shown that it has the secret: the role and run id are authenticated. */
+/* Returns whether the other end has shown that it has the key of its role and run id. */
 bool secure_tunnel_is_open(const struct secure_tunnel *c);
 enum secure_role secure_tunnel_role(const struct secure_tunnel *c);
 const char *secure_tunnel_run_id(const struct secure_tunnel *c);
-/* The bytes of a FAILED tunnel that could not be understood, for a text that names the stranger.
- * */
+/* Returns the received bytes that a FAILED tunnel did not understand; they can show which program
+ * has sent them. */
 const struct cr_buffer *secure_tunnel_raw(const struct secure_tunnel *c);
 
 #endif

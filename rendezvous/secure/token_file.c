@@ -15,7 +15,7 @@
 /* where a Kubernetes secret with the key `token` is mounted, as docs/security.md says */
 #define KUBERNETES_PATH "/run/secrets/crun/token"
 
-/* What stat(2) says of a file: if any of it differs, the file is another one, or was changed. */
+/* Results of stat(2). If one of them differs, the file was changed, or is another one. */
 struct fingerprint {
     dev_t device;
     ino_t inode;
@@ -28,14 +28,15 @@ struct secure_ring {
     struct fingerprint seen;
     bool is_stream;      /* true: a pipe, which can be read only once */
     bool is_broken;      /* true: the last try to read the changed file failed, which was logged */
-    uint32_t next;       /* how many keys secure_ring_choose() skips */
+    uint32_t next;       /* how many keys secure_ring_choose() skips, the newest first */
     struct secure_keys keys;
 };
 
 /* ---- reading ---- */
 
-/* Returns 0 if only this user can read the file; or -EACCES and a text in err. A mounted Kubernetes
- * secret belongs to root, and its group is that of the pod. */
+/* Returns 0 if only this user can read the file; else -EACCES and a text in err. A mounted
+ * Kubernetes secret is accepted, too: it belongs to root, and the group that can read it is that of
+ * the pod. */
 static int check_owner(const struct stat *st, struct cr_error *err) {
     bool is_ours = st->st_uid == geteuid();
     if (!is_ours && st->st_uid != 0) {
@@ -78,7 +79,8 @@ static bool is_same(const struct fingerprint *a, const struct fingerprint *b) {
            a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
-/* Reads an open file into ring->keys, which stays as it is on error. */
+/* Reads an open file into ring->keys. Returns 0, or a negative errno and a text in err; on error
+ * ring->keys stays as it is. */
 static int read_open(struct secure_ring *ring, int fd, const struct stat *st,
                      struct cr_error *err) {
     CR_AUTO_FREE struct secure_keys *keys = malloc(sizeof(*keys));
@@ -148,8 +150,8 @@ int secure_ring_find(int auth, const char *given, struct secure_ring **out, stru
                    "FILE, or set CRUN_RDZV_TOKEN_FILE");
 }
 
-/* Reads the file again if it is another one than that which was read last. Kubernetes replaces a
- * mounted secret by changing a symbolic link, which stat() follows. */
+/* If the file at ring->path is not the one that was read last, or has changed since, reads it
+ * again. Kubernetes replaces a mounted secret by changing a symbolic link, which stat() follows. */
 static void refresh(struct secure_ring *ring) {
     struct cr_error err = {0};
     struct stat st;

@@ -28,7 +28,7 @@ struct secure_tunnel {
     char *run_id;
     const struct secure_keys *keys;   /* coordinator: the secrets; NULL = it has none */
     uint8_t private_key[SECURE_KEY];  /* of this connection; wiped after its use */
-    struct noise noise;               /* node, operator: the handshake, until the answer */
+    struct noise noise;               /* node, operator: the handshake, until the answer has come */
     struct noise_cipher sends, receives;
     struct cr_buffer out, in;
     struct cr_buffer raw;             /* received bytes that are not handled yet */
@@ -77,8 +77,8 @@ static void fail(struct secure_tunnel *c, enum secure_failure why) {
     enter(c, SECURE_FAILED);
 }
 
-/* Queues an answer that refuses the connection, and fails. The other end cannot know whether the
- * answer comes from the coordinator, so it takes the answer as a hint for a log line only. */
+/* Queues an answer that refuses the connection, and enters FAILED. This answer is not
+ * authenticated, so the other end uses it for a log line only. */
 static void refuse(struct secure_tunnel *c, enum secure_failure why) {
     uint8_t answer[ANSWER_LEN + 2] = {'C', 'R', 'U', 'N', 'A', (uint8_t) why};
     (void) cr_buffer_append(&c->out, answer, sizeof(answer));
@@ -115,8 +115,8 @@ static void answer(struct secure_tunnel *c, struct noise *n) {
 }
 
 /* Tries the keys that the role has for the job, the newest first, on the first handshake message.
- * Its tag shows which key its sender has. Nobody learns more than that from the time this takes:
- * there are few keys, and all are tried in the same way. */
+ * The tag of the message shows which key the sender has. An observer learns from the time that this
+ * takes at most which key that is: there are few keys, and all are tried in the same way. */
 static void try_keys(struct secure_tunnel *c, size_t head_len) {
     uint8_t keys[SECURE_KEYS_MAX][SECURE_KEY], payload[1];
     const uint8_t *message = (const uint8_t *) c->raw.data + head_len;
@@ -209,8 +209,8 @@ static void got_answer(struct secure_tunnel *c) {
 
 /* ---- records ---- */
 
-/* Unseals the record at the front of `raw`, and appends its plain text to `in`. Returns its length,
- * 0 if it is not complete yet, or a negative number after a failure. */
+/* Unseals the record at the start of `data`, and appends its plain text to c->in. Returns the
+ * length of the record; 0 if the record is not complete yet; -1 after a failure. */
 static int64_t open_record(struct secure_tunnel *c, const char *data, size_t len) {
     if (len < 2) return 0;
     size_t sealed = (size_t) (uint8_t) data[0] << 8 | (uint8_t) data[1];
@@ -305,7 +305,8 @@ void secure_tunnel_free(struct secure_tunnel *c) {
     cr_buffer_done(&c->in);
     cr_buffer_done(&c->raw);
     free(c->run_id);
-    explicit_bzero(c, sizeof(*c)); /* not primitive_wipe(): a plain tunnel needs no libsodium */
+    /* no primitive_wipe(): builds without libsodium free plain tunnels */
+    explicit_bzero(c, sizeof(*c));
     free(c);
 }
 

@@ -88,8 +88,9 @@ static const char *store_host_of(const struct backend_plan *plan, const char *bi
     bool publishes_other = plan->own_addr[0] != '\0' && strcmp(plan->own_addr, bind) != 0;
     if (shares_port && !backend_is_any(bind)) return bind; /* nodes connect to the store's port */
     if (!shares_port && plan->own_bind[0] != '\0') return plan->own_bind;
-    /* --local-addr is a name, or an address that this machine does not have, such as one that a
-     * router translates. Workers use it to reach the store, so the store listens everywhere. */
+    /* If publishes_other is true, workers reach the store at --local-addr. That is a name, or an
+     * address that this machine does not have, such as one that a router translates, so the store
+     * listens on all interfaces. */
     return publishes_other ? "" : bind;
 }
 

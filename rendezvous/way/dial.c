@@ -2,8 +2,8 @@
  *
  * Each address that is tried has a `struct caller` with a secured_stream of its own. The callbacks
  * of the streams, the resolver and the timer only note what happened; advance() decides what to do.
- * A caller that is not needed any more is removed by let_go(): it reports nothing more, its stream
- * closes, and the memory is freed when the stream is closed. */
+ * When a caller is not needed any more, let_go() removes it: no event of this caller follows, its
+ * stream closes, and its memory is freed when the stream is closed. */
 #include "rendezvous/way/dial_internal.h"
 
 #include "base/assert.h"

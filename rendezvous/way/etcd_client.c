@@ -149,8 +149,9 @@ static void do_cancel(void *arg, enum etcd_call kind) {
     s->call = NULL;
 }
 
-/* Starts a call. If there is no memory for it, nothing is sent. The election need not be told: its
- * time limit for the call passes, as it does if an etcd server does not answer. */
+/* Starts a call. If memory is short, nothing is sent, and the election is not told: for the
+ * election, that is the same as an etcd server that does not answer before the time limit of the
+ * call. */
 static void do_start(void *arg, enum etcd_call kind) {
     struct etcd_client *c = arg;
     struct slot *s = &c->slots[kind];

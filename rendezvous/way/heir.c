@@ -1,4 +1,4 @@
-/* A node that takes over the part of a lost coordinator, on a remote way. Before its first JOIN it
+/* Lets a node on a remote way take over from a lost coordinator. Before its first JOIN the node
  * opens a host of its own, which serves nobody until the member decides to take over. */
 #include "rendezvous/way/remote_way_internal.h"
 
@@ -10,7 +10,8 @@
 void way_remote_aim(struct way *w, const char *addr, uint16_t port) {
     struct remote_way *r = (struct remote_way *) w;
     const char *host = port != 0 ? addr : r->home.host;
-    /* if memory is short, the next try goes to the old address, and a later one to this */
+    /* if memory is short, this try goes to the old address; a later one will go to the new
+     * address */
     (void) dial_aim(r->dial, host, port != 0 ? port : r->home.port);
 }
 
@@ -31,7 +32,8 @@ uint16_t way_remote_heir_port(struct way *w) {
     return w->heir != NULL ? coordinator_host_port(w->heir) : 0;
 }
 
-/* While this node may decide, it tells whoever listens at the endpoint where the coordinator is. */
+/* From now on, tells whoever listens at the endpoint that the coordinator is at `addr` and `port`,
+ * as long as this node leads the job. */
 static void knock_at_endpoint(struct remote_way *r, const char *addr, uint16_t port) {
     if (r->knocker == NULL) {
         struct knocker_settings s = {.host = r->host, .port = r->home.port, .run_id = r->run_id,
@@ -43,7 +45,7 @@ static void knock_at_endpoint(struct remote_way *r, const char *addr, uint16_t p
 
 void way_remote_lead(struct way *w, uint64_t epoch, const char *addr) {
     if (w->heir == NULL) return;
-    /* what it knows from an earlier time at which it was ready to take over does not count */
+    /* discard what this host knows from an earlier election */
     coordinator_host_depose(w->heir, "another election");
     coordinator_host_lead(w->heir, epoch, true);
     coordinator_host_may_form(w->heir, true);

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* time in ms from one knock to the next. A launcher that is started again at the endpoint waits for
- * the last call (30 s by default) before it forms a round of its own. */
+/* Time in ms from one knock to the next. If the endpoint's launcher is started again, it learns in
+ * time where the coordinator is: it forms no round before the last call is over (30 s by
+ * default). */
 #define KNOCK_MS 2000
 
 struct knocker {
@@ -19,8 +20,8 @@ struct knocker {
     char *host, *run_id;
     char addr[RDZV_ADDR_MAX];
     uint16_t port;
-    /* the connection of the last knock; NULL = it is over. A connection stays until the next knock,
-     * because authentication takes its time. */
+    /* The connection of the last knock; NULL = it is closed. It stays open until the next knock,
+     * because the ends must authenticate each other before LEADS is sent. */
     struct secured_stream *stream;
     uv_timer_t timer;
     int open_handles; /* streams that are not freed yet, and the timer */
@@ -66,7 +67,7 @@ static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
     cr_buffer_done(&bytes);
 }
 
-/* LEADS has no answer, and a knock that fails is followed by the next one. */
+/* Ignores what the other end sends: LEADS has no answer. */
 static void on_data(void *arg, const char *data, size_t len) {
     (void) arg, (void) data, (void) len;
 }

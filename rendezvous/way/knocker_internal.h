@@ -1,7 +1,7 @@
 /* Tells whoever listens at a job's endpoint that another host leads the job (LEADS). The host of
- * the endpoint was lost, so usually nobody listens. But its launcher may come back, or be started
- * again, and new nodes come to the endpoint. A node that has taken over runs a knocker while it
- * leads. */
+ * the endpoint was lost, so usually nobody listens there. But the lost launcher may come back, or
+ * be started again, and new nodes come to the endpoint. A node that has taken over runs a knocker
+ * while it leads. */
 #ifndef RENDEZVOUS_KNOCKER_INTERNAL_H
 #define RENDEZVOUS_KNOCKER_INTERNAL_H
 
@@ -18,7 +18,7 @@ struct knocker_settings {
     uint16_t port;
     const char *run_id; /* copied */
     struct secure_ring *ring;      /* secrets of the job; NULL = none; must live until on_close */
-    const struct coordinator_host *leader; /* the knocker knocks while it leads the job */
+    const struct coordinator_host *leader; /* knocks are made only while this host leads */
 };
 
 /* Creates a knocker. Returns NULL when memory is short. */

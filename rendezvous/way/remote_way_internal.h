@@ -31,7 +31,8 @@ struct remote_way {
     struct cr_endpoint home; /* where port 0 of way_aim() leads */
     char *run_id;
     struct heir_plan plan;
-    struct knocker *knocker; /* runs while this node leads in place of the endpoint's host */
+    /* tells the endpoint that this node leads; NULL before it first leads */
+    struct knocker *knocker;
     int64_t close_timeout_ms;
     char report[400];       /* see way_report() */
     uv_timer_t host_timer;  /* if may_host->asks_first: runs for host_delay_ms */

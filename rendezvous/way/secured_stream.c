@@ -18,7 +18,7 @@ struct secured_stream {
     char *run_id;
     const struct secured_stream_events *events;
     void *arg;
-    struct secure_tunnel *tunnel; /* NULL before the connection is established, or without ring */
+    struct secure_tunnel *tunnel; /* NULL until connected, and if `ring` is NULL */
     struct cr_buffer waiting;       /* plain text to send once the tunnel is open */
     bool is_refused;                /* true: on_refused was called; no event follows */
     void (*on_close)(void *arg);
@@ -27,7 +27,7 @@ struct secured_stream {
 
 /* ---- sending ---- */
 
-/* Passes what the tunnel has to send to the connection. */
+/* Moves the bytes that the tunnel has queued to the TCP stream, and sends them. */
 static void send_sealed(struct secured_stream *s) {
     struct cr_buffer *out = secure_tunnel_out(s->tunnel);
     tcp_stream_send(s->tcp, out->data, out->len);
@@ -35,7 +35,7 @@ static void send_sealed(struct secured_stream *s) {
     cr_buffer_clear(out);
 }
 
-/* If the other end is authenticated, seals and sends what waits. */
+/* If the other end is authenticated, seals s->waiting into the tunnel's queue, and empties it. */
 static void send_waiting(struct secured_stream *s) {
     if (!secure_tunnel_is_open(s->tunnel) || s->waiting.len == 0) return;
     if (secure_tunnel_send(s->tunnel, s->waiting.data, s->waiting.len) < 0) {

@@ -11,8 +11,8 @@ struct secured_stream;
 
 /* Called on the loop's thread, never from inside a function of this header. */
 struct secured_stream_events {
-    /* The TCP connection is established; the ends authenticate each other now. What is sent from
-     * now on is kept until they have done so. */
+    /* The TCP connection is established, and the ends begin to authenticate each other. What is
+     * sent before they have done so is kept until then. */
     void (*on_open)(void *arg, const char *own_addr, const char *peer_addr);
     void (*on_data)(void *arg, const char *data, size_t len);
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);

@@ -75,11 +75,11 @@ static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan, co
     return way_open_host(loop, &unheard, run_id, close_timeout_ms, out, err);
 }
 
-/* Opens the way of a node that hosts or may host. A node that hosts gets the local way; if another
- * node may take over, it gets a remote way to its own host, because it has to join that other node
- * if this host loses the majority of the nodes. If the node only may host and the port is in use,
- * the remote way is opened, because normally another process on this machine hosts already. A node
- * that asks first gets the remote way, too. */
+/* Opens the way of a node that hosts or may host. A node that asks first whether another node hosts
+ * gets a remote way. So does a node that only may host if the port is in use, because normally
+ * another process on this machine hosts already. Any other node hosts, and gets the local way. But
+ * if another node may take over, it gets a remote way to its own host, because it has to join that
+ * other node if its own host loses the majority of the nodes. */
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;

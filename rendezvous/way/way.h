@@ -62,7 +62,7 @@ struct backend_plan {
      * address. */
     bool asks_first;
     int64_t host_delay_ms;
-    /* true: if the coordinator is lost, another node takes over, which this one may be */
+    /* true: if the coordinator is lost, this node or another one takes over */
     bool allows_heirs;
     uint64_t instance;                 /* `instance` in this node's JOIN */
     /* The fields below are used only if this node hosts the coordinator or may do so. */
@@ -79,9 +79,10 @@ struct backend_plan {
     uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
     /* the secrets of the job, set and owned by way_open(); NULL = none */
     struct secure_ring *ring;
-    /* true: the job has a secret, even if no other process can connect; set by way_open() */
+    /* true: the job has a secret. `ring` may be NULL all the same, if no other process can connect.
+     * Set by way_open(). */
     bool has_secret;
-    bool says_open; /* true: if this node hosts for everybody, a line says so; from way_open() */
+    bool says_open; /* true: a host without a secret logs that it is open; from way_open() */
     struct cr_port_range ports;        /* the ports that may be chosen where none is given */
     struct rendezvous_store_guard store_guard; /* whom the rounds' stores serve */
 };
@@ -179,16 +180,16 @@ const char *way_report(struct way *w);
 /* Makes the next way_connect() go to this numeric address; if `port` is 0, to the endpoint. Does
  * nothing on a way without heirs. */
 void way_aim(struct way *w, const char *addr, uint16_t port);
-/* Returns the port at which this node serves the others if it takes over the coordinator's part,
- * and opens it at the first call. Returns 0 if this way has no heirs, or if no port could be
- * opened; the reason of a failure is logged. */
+/* Returns the port at which this node serves the others if it takes over the coordinator's part.
+ * The first call opens the port. Returns 0 if this way has no heirs, or if no port could be opened;
+ * the reason of a failure is logged. */
 uint16_t way_heir_port(struct way *w);
 /* Call this when this node takes over the coordinator's part, with the given epoch. From now on it
  * serves nodes at way_heir_port(). `addr` is the address that this node publishes. */
 void way_lead(struct way *w, uint64_t epoch, const char *addr);
-/* Call this with each ROUND from an heir at this address; `coordinator` is the id in its WELCOME,
- * `epoch` its epoch. Hosts in this process that are
- * not at this address send nodes there from now on. */
+/* Call this with each ROUND from an heir. `addr` and `port` are those of the heir; `coordinator`
+ * and `epoch` are its id and epoch, from its WELCOME. All other hosts in this process send nodes
+ * there from now on. */
 void way_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
                 uint16_t port);
 
@@ -204,10 +205,10 @@ void way_flush(struct way *w);
  * callback follows until the next way_connect(). */
 void way_hang_up(struct way *w);
 
-/* Call this when this node leaves. It says goodbye to the nodes of the jobs that this node hosts,
- * with `why` as the reason. If the node's own job has heirs, its nodes get the goodbye only at
- * way_close(), when the workers of this node are gone. On the elected way it does nothing, because
- * the next leader continues the job. */
+/* Call this when this node leaves. Says goodbye to the nodes of the jobs that this node hosts, with
+ * `why` as the reason. If the node's own job has heirs, its nodes get the goodbye only at
+ * way_close(), when the workers of this node are gone. Does nothing on the elected way, because the
+ * next leader continues the job. */
 void way_retire(struct way *w, const char *why);
 /* Says goodbye at once to the nodes of all jobs that this node hosts. */
 void way_abandon(struct way *w, const char *why);

@@ -52,8 +52,9 @@ struct store_value *store_value_new(size_t cap) {
     return v;
 }
 
-/* Grows a big value by realloc(), which moves pages instead of copying their bytes if the block has
- * pages of its own. In the new block the next page boundary may be at another distance. */
+/* Grows a big value by realloc(), which moves the pages of a large block instead of copying their
+ * bytes. The data must begin at a page boundary of the new block; its distance from the start of
+ * the block may differ from that in the old block, so the data is moved if necessary. */
 static struct store_value *grow_big(struct store_value *v, size_t cap) {
     const size_t header = offsetof(struct store_value, data), len = v->len;
     char *old = big_of(v)->block;
@@ -88,8 +89,9 @@ struct store_value *store_value_ref(struct store_value *v) {
 void store_value_unref(struct store_value *v) {
     if (v == NULL || --v->refs > 0) return;
     if (v->account != NULL) *v->account -= store_value_cost(v);
-    /* If the pages cannot be given up, because the process has locked its memory, for example, the
-     * value stays in memory: whoever used the pages next would change what the kernel sends. */
+    /* The kernel may still send from the pages of a lent value, so they must not be used again. If
+     * they cannot be given up, because the process has locked its memory, for example, the value is
+     * not freed. */
     if (v->lent && madvise(v->data, whole_pages(v->cap), MADV_DONTNEED) < 0) return;
     free(v->cap >= STORE_LEND_MIN ? big_of(v)->block : v);
 }

@@ -41,8 +41,8 @@ static inline bool store_value_lendable(const struct store_value *v) {
 /* Returns a value with memory for `cap` bytes, refs 1 and len 0, or NULL if memory is short. */
 struct store_value *store_value_new(size_t cap);
 /* Makes room for `cap` bytes, which is more than `v` has. The value must have one reference and
- * must not have been lent. Returns the value, which may have moved; or NULL if memory is short, and
- * `v` is as it was. */
+ * must not have been lent. Returns the value, which may have moved. If memory is short, returns
+ * NULL, and `v` stays as it was. */
 struct store_value *store_value_grow(struct store_value *v, size_t cap);
 struct store_value *store_value_ref(struct store_value *v);
 void store_value_unref(struct store_value *v); /* v may be NULL */

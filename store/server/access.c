@@ -37,8 +37,9 @@ bool store_space_is_near(const struct store_space *space, int fd, const union st
 
 void store_connection_refuse(struct store_connection *c) { store_connection_close(c, REFUSAL); }
 
-/* A connection whose first bytes have not come yet may still begin with a magic number, so it is
- * only marked as that of a stranger. */
+/* Call this when space->admitted has changed. If the space does not admit the client any more,
+ * closes the connection. If the first bytes have not come yet, they may still be a magic number, so
+ * the connection is only marked (c->stranger). */
 static void check_again(struct store_connection *c) {
     store_limit_check_again(c);
     c->stranger = c->space->restricted && !c->near;

@@ -83,7 +83,7 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     c->near = near;
     c->stranger = space->restricted && !near;
     store_limit_opened(c);
-    /* without another protocol on this port, the first bytes need not be awaited */
+    /* if no magic number is registered, no first bytes can make this connection an admitted one */
     if (c->stranger && space->server->magic_count == 0) store_connection_refuse(c);
 }
 

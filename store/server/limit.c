@@ -2,19 +2,20 @@
  * the process, and ends connections that never say anything.
  *
  * A client is *near* if it is on this machine or at a node of the round, as far as the space knows
- * (store_space_know(), store_space_restrict()). Near clients have the last part of the connections
- * for themselves. When no connection is left for a client, one that has not sent a byte is closed
- * for it: the oldest one that is not near, or, for a near client, the oldest near one.
+ * (store_space_know(), store_space_restrict()). The last eighth of the connections is for near
+ * clients only. If there is no room for a new client, a connection on which no byte has come is
+ * closed in its favour: the oldest one that is not near; if there is none and the new client is
+ * near, the oldest near one.
  *
- * In a space that knows its nodes, a connection of another client that has been silent for
- * SILENT_MAX_MS is closed in any case. Near clients may be silent for ever: torch 1.13 and older
- * open a second connection, which says nothing until a key is watched. */
+ * In a space that knows its nodes, a connection that is not near is closed when it has been silent
+ * for SILENT_MAX_MS. Near clients may be silent for ever: torch 1.13 and older open a second
+ * connection, which says nothing until a key is watched. */
 #include "store/server/server_internal.h"
 
 #include <sys/resource.h>
 
 #define SILENT_MAX_MS    UINT64_C(30000)
-#define DESCRIPTORS_KEPT 256 /* most descriptors that are kept for the rest of the process */
+#define DESCRIPTORS_KEPT 256 /* most descriptors that are left to the rest of the process */
 
 size_t store_limit_of_connections(void) {
     struct rlimit limit;
@@ -25,7 +26,7 @@ size_t store_limit_of_connections(void) {
 
 /* ---- the lists of silent connections ---- */
 
-/* Returns the list on which the connection belongs while it is silent. */
+/* Returns the list to which the connection belongs while it is silent. */
 static struct store_silent *list_of(struct store_connection *c) {
     bool is_timed = !c->near && c->space->knows_nodes;
     return &c->space->server->silent[is_timed ? STORE_SILENT_TIMED

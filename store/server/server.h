@@ -78,15 +78,16 @@ void store_space_clear(struct store_space *space);
  * may be NULL. */
 void store_space_close(struct store_space *space);
 
-/* Serves from now on the clients of this machine and those whose address is in `admitted`, a sorted
- * list, which is copied. Connections of other clients are closed. A connection that begins with a
- * registered magic number is passed on all the same, because its protocol decides itself who may
- * take part. Returns 0; or -ENOMEM, and whom the space serves does not change. */
+/* From now on, the space serves only the clients of this machine and those whose address is in
+ * `admitted`, a sorted list, which is copied. Connections of other clients are closed. A connection
+ * that begins with a registered magic number is passed on all the same, because its protocol
+ * decides itself who may take part. Returns 0; or -ENOMEM, and whom the space serves does not
+ * change. */
 int store_space_restrict(struct store_space *space, const struct cr_network_list *admitted);
 
-/* Tells a space that is not restricted which addresses the nodes of its round have. Their clients
- * have precedence when connections run short, and other clients must not be silent for long
- * (limit.c). Returns 0 or -ENOMEM. */
+/* Tells a space that is not restricted which addresses the nodes of its round have. Clients at
+ * these addresses have precedence when connections run short. Connections of other clients are
+ * closed if nothing comes on them for some time (limit.c). Returns 0 or -ENOMEM. */
 int store_space_know(struct store_space *space, const struct cr_network_list *nodes);
 
 /* Returns the numeric address on which the space listens, such as "0.0.0.0:29500". The text is
@@ -115,8 +116,8 @@ typedef void (*store_handoff_fn)(void *arg, const struct store_handoff *handoff)
 int store_server_register_magic(struct store_server *server, const void *magic,
                                 store_handoff_fn fn, void *arg);
 
-/* Call this when a connection that a callback of a magic number has taken over is closed: until
- * then it counts among those that the process can hold. Any thread may call this. */
+/* Call this when a connection that a callback of a magic number has taken over is closed. Until
+ * then it counts against the limit of connections. Any thread may call this. */
 void store_server_given_back(struct store_server *server);
 
 /* Closes all spaces, ends the server's thread, waits for the thread and frees the server. `server`

@@ -48,7 +48,8 @@ union store_peer {
     struct sockaddr_in6 v6;
 };
 
-/* The connections whose first bytes have not come yet; limit.c says what is done with each kind. */
+/* Kinds of connections whose first bytes have not come yet; limit.c says what is done with each
+ * kind. */
 enum store_silent_kind {
     STORE_SILENT_TIMED,   /* not of a node, in a space that knows its nodes: closed after a time */
     STORE_SILENT_UNKNOWN, /* the space does not know its nodes */
@@ -174,13 +175,13 @@ struct store_server {
     struct cr_buffer out;
     int lending[2];       /* read end and write end of the pipe by which lend.c sends big values
                            * without a copy; -1 if the pipe is not open */
-    /* number of connections that the server holds, of those that callbacks of magic numbers have
-     * taken over and not given back, and the most that both may be */
+    /* number of connections that the server holds; number of those that callbacks of magic numbers
+     * have taken over and not given back; the largest sum of these two numbers */
     size_t connection_count;
     atomic_size_t passed_on;
     size_t connection_max;
     struct store_silent silent[STORE_SILENT_KINDS];
-    uv_timer_t silent_timer; /* runs until the first connection on STORE_SILENT_TIMED is closed */
+    uv_timer_t silent_timer; /* runs until the first one on STORE_SILENT_TIMED must be closed */
     struct cr_log_limit client_lines; /* log lines about clients */
     /* function to call when a descriptor was closed: if the space has paused accepting because no
      * descriptor was left, it accepts again */
@@ -206,15 +207,15 @@ void store_spaces_close(struct store_server *server); /* closes all spaces and f
 /* ---- listen.c ---- */
 
 /* Creates a listening, non-blocking socket with the options that accepted sockets inherit from it,
- * and stores its descriptor in *fd. If `port` is 0, chooses it as store_server_open() promises.
- * Sets *bound_port to the port in use and `address` to the numeric address. Returns 0, or a
- * negative errno and sets err. */
+ * and stores its descriptor in *fd. If `port` is 0, chooses one like store_server_open(). Sets
+ * *bound_port to the port in use and `address` to the numeric address. Returns 0, or a negative
+ * errno and sets err. */
 int store_listen(struct store_server *server, const char *host, uint16_t port, int *fd,
                  uint16_t *bound_port, char address[80], struct cr_error *err);
 /* Starts to accept connections, unless the space waits for store_space_restrict(). Returns 0 or a
  * negative errno. */
 int store_listener_attach(struct store_space *space);
-/* Starts to accept connections if the space has waited. */
+/* Starts to accept connections if the space has waited for store_space_restrict(). */
 void store_listener_begin(struct store_space *space);
 /* Call this when a descriptor has become free. If the space has paused accepting because no
  * descriptor was left, it accepts again. */
@@ -228,10 +229,11 @@ void store_listener_turn_away(struct store_space *space);
 
 /* Returns whether the client at the other end of `fd` is on this machine or in space->admitted. */
 bool store_space_is_near(const struct store_space *space, int fd, const union store_peer *peer);
-/* Makes the space use the list, which it takes over, and closes the connections of clients that the
- * list does not admit. Call this on the server's thread. */
+/* Makes the space serve only this machine and `admitted`, which the space takes over. Closes the
+ * connections of other clients. Call this on the server's thread. */
 void store_space_restrict_now(struct store_space *space, struct cr_network_list *admitted);
-/* The same without the restriction: the list only says which clients are near. */
+/* Does the same as store_space_restrict_now(), but restricts nothing: `nodes` only says which
+ * clients are near. */
 void store_space_know_now(struct store_space *space, struct cr_network_list *nodes);
 /* Closes the connection of a client that the space does not admit; logs its address. */
 void store_connection_refuse(struct store_connection *c);
@@ -241,10 +243,12 @@ void store_connection_refuse(struct store_connection *c);
 void store_limit_init(struct store_server *server);
 /* Returns how many connections this process can hold without using all its descriptors. */
 size_t store_limit_of_connections(void);
-/* Returns whether the server may hold another connection. It may close a silent one for it. */
+/* Returns whether the server may hold another connection. To make room, it may close one on which
+ * no byte has come. */
 bool store_limit_has_room(struct store_server *server, bool near);
-/* Call these when a connection was opened, when its first bytes have come (all of those that show
- * its dialect) or it leaves its space, and when the nodes of its space have changed. */
+/* Call store_limit_opened() when a connection was opened. Call store_limit_spoke() when the bytes
+ * that show its dialect have come, or when it leaves its space. Call store_limit_check_again() when
+ * the nodes of its space have changed. */
 void store_limit_opened(struct store_connection *c);
 void store_limit_spoke(struct store_connection *c);
 void store_limit_check_again(struct store_connection *c);

@@ -3,11 +3,12 @@
  *
  *     behind [K…]        default 4 16 64 256 1000
  *
- * In each trial one rank, drawn at random, stays away from an operation of one of its groups, and
- * the other ranks wait: in that group or, as they wait for those that wait, in another. The real
- * code reads all pages, encodes and decodes each message, and finds the rank; only the pages and
- * the network are simulated. Prints the median and the largest time from the order of an operator
- * until the result, and the number of messages. Fails if one trial names another rank. */
+ * In each trial one rank, drawn at random, does not enter an operation of the group of its node.
+ * The other ranks of that node wait in this operation, and the ranks of all other nodes wait in an
+ * operation of the group of all ranks. The code of crun reads all pages, encodes and decodes each
+ * message, and finds the rank; only the pages and the network are simulated. Prints the median and
+ * the largest time from the operator's order until the result, and the number of messages. Fails if
+ * a trial names a rank other than the drawn one. */
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/parse.h"
@@ -24,7 +25,7 @@ enum { PER_NODE = 8, TRIALS = 200 };
 struct node {
     struct coordinator_seat *seat;
     uint32_t first_rank;
-    uint64_t asked; /* number of the inquiry that the node has to answer; 0 = none */
+    uint64_t asked; /* number of the inquiry that the node has to answer; 0 if it has none */
 };
 
 static struct coordinator *coordinator;
@@ -98,8 +99,9 @@ static void set(uint32_t rank, size_t slot, uint32_t begun, bool waits) {
                  progress_collective(begun, 0, PROGRESS_ALL_REDUCE, waits, false));
 }
 
-/* All ranks have made 16 operations in each group. `late` stays away from number 16 in the group of
- * its node. The other ranks of its node wait there, and all ranks of other nodes in group 0. */
+/* Sets the pages: all ranks have made operations 0 to 15 of each group. `late` does not enter
+ * operation 16 in the group of its node (slot 1), in which the other ranks of its node wait. The
+ * ranks of all other nodes wait in operation 16 of the group of all ranks (slot 0). */
 static void hang(uint32_t late) {
     for (uint32_t r = 0; r < rank_count; r++) {
         bool with_late = r / per_node == late / per_node;
@@ -158,7 +160,7 @@ static void join(uint32_t i) {
     expect(nodes[i].seat != NULL, "a node was refused");
 }
 
-/* Returns the time in ms from the order until the result. */
+/* Returns the time in ms from the operator's order until the line that names the rank. */
 static double trial(uint32_t late) {
     char right[64];
     struct rdzv_operate order = {.run_id = "job", .host = "", .why = "bench"};

@@ -1,12 +1,13 @@
-/* What one asynchronous operation costs in the nccl backend beyond the five calls of NCCL and CUDA
- * that any program makes for it, on the host NCCL (tests/host_nccl). `make bench-nccl` runs it
- * under crun with one rank, so that the rank also writes into its agent's page what it is in.
+/* Measures what the nccl backend adds to the time of one asynchronous operation, on the host NCCL
+ * (tests/host_nccl). `make bench-nccl` runs this program under crun with one rank, so that the rank
+ * also writes into its page which operation it is in.
  *
- * A first kernel blocks the stream, so that nothing runs on it while the calls are timed. Batches
- * of both kinds alternate; each time is per operation, and the smallest of all batches of its kind.
- * The difference of both is the time of this project's code and of the further calls of the driver
- * that it makes: for the thread's context, captures, and the kind of memory. It fails above 2 us.
- * The times of the host NCCL's own calls mean nothing for a GPU. */
+ * Some batches of operations are made by the library, others by hand: with just the five calls of
+ * NCCL and CUDA that any program needs. A first kernel blocks the stream, so that no operation runs
+ * while its calls are timed. The time of each kind is that of its fastest batch, per operation. The
+ * difference of the two is the time of this project's code and of the further calls of the driver
+ * that it makes: for the thread's context, captures, and the kind of memory. The program fails if
+ * the difference is 2 us or more. The times themselves say nothing about a GPU. */
 #include <crunrt.h>
 
 #include <cuda_runtime.h>
@@ -21,8 +22,8 @@ enum { BATCH = 64, BATCHES = 100, BLOCKED_MS = 20 };
 cudaError_t host_cuda_fill(cudaStream_t stream, float *at, size_t count, float value, int ms);
 uint64_t host_nccl_counter(const char *name);
 
-/* Functions of the CUDA driver; cuda.h is not needed to build this program. The library uses them
- * instead of those of the CUDA runtime, so the calls by hand are made with them, too. */
+/* Functions of the CUDA driver; cuda.h is not needed to build this program. The library calls
+ * these functions, not those of the CUDA runtime, so by_hand() calls them, too. */
 int cuEventRecord(cudaEvent_t event, cudaStream_t stream);
 int cuStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 

@@ -9,12 +9,12 @@
  * "rejoin", the time from the first join after that until the last member has the next round; and
  * the bytes and messages per member.
  *
- * "CPU us" is the processor time of the coordinator for a member, in microseconds: two joins on new
- * connections, a failure, a rejoin and two ends. Each K is measured twice: without a secret, and
- * with one, so that all connections are authenticated and encrypted.
+ * "CPU us" is the processor time that the coordinator spends on one member, in microseconds: for
+ * two joins on new connections, a failure, a rejoin and two ends. Each K is measured twice: without
+ * a secret, and with one, so that all connections are authenticated and encrypted.
  *
- * The published figure of torchelastic is 10 s for 4,000 hosts. It was measured on 4,000 hosts with
- * a network; here one machine does all the work, and there is no network. */
+ * For comparison, torchelastic publishes 10 s for 4,000 hosts. That was measured on 4,000 hosts
+ * with a network; this program uses one machine for everything, and no network. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -46,7 +46,7 @@ struct node {
 };
 
 static uv_loop_t loop;
-static struct secure_ring *ring; /* the secret of the job that is measured; NULL = none */
+static struct secure_ring *ring; /* the secret of the job that is measured; NULL if it has none */
 static const char *run_id;
 static struct node *nodes;
 static int count, waiting; /* number of members; number of members that have not completed the
@@ -189,7 +189,7 @@ static void on_refused(void *arg, enum secure_failure failure, const char *why) 
 static const struct secured_stream_events stream_events = {on_open, on_data, on_lost, on_refused};
 
 static void do_connect(void *arg) { secured_stream_open(((struct node *) arg)->stream); }
-/* The connection is closed by free_nodes(). */
+/* Does nothing: free_nodes() closes the connection. */
 static void do_hang_up(void *arg) { (void) arg; }
 
 static void do_send(void *arg, const struct rdzv_message *m) {

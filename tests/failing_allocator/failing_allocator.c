@@ -75,6 +75,7 @@ static void add_callers(struct line *l) {
         if (caller >= __executable_start && caller < etext) {
             add_number(l, " 0x", (unsigned long) (caller - __executable_start) - 1, 16);
         }
+        if ((uintptr_t) next % sizeof(void *) != 0) return;
         if (next <= frame || (uintptr_t) next - (uintptr_t) frame > (1 << 20)) return;
         frame = next;
     }

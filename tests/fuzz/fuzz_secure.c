@@ -2,12 +2,17 @@
  * the coordinator's end receives any bytes; a node's end receives any bytes; two honest ends have
  * an attacker between them; a token file has any contents.
  *
- * For the attacker, the rest of the input is a sequence of u8 what, u8 n. what % 8 is 0: the node
- * says n bytes; 1: the coordinator does; 2, 3: n bytes on their way to the coordinator, or to the
- * node, arrive; 4, 5: byte n of those on their way changes; 6: those on their way to the
- * coordinator are repeated; 7: they go back to the node.
+ * With an attacker, the rest of the input is a sequence of pairs of bytes, u8 what and u8 n. By
+ * what % 8, one of these things happens:
  *
- * What an end takes for authentic must be the beginning of what the other end has said. */
+ *     0, 1   the node, or the coordinator, sends n bytes of plain text
+ *     2, 3   n bytes on their way to the coordinator, or to the node, arrive there
+ *     4, 5   of the bytes on their way to the coordinator, or to the node, one byte is changed
+ *     6      the bytes on their way to the coordinator are doubled
+ *     7      n bytes on their way to the coordinator arrive at the node instead
+ *
+ * The plain text that an end receives must be a beginning of the plain text that the other end has
+ * sent. */
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "rendezvous/secure/primitives_internal.h"
@@ -59,7 +64,7 @@ static void run_stranger(struct input *in, struct secure_tunnel *t) {
 
 struct end {
     struct secure_tunnel *tunnel;
-    struct cr_buffer said, heard; /* plain text that this end has sent, and has received */
+    struct cr_buffer said, heard; /* plain text that this end has sent; that it has received */
     struct cr_buffer way;         /* bytes on their way to the other end */
 };
 
@@ -71,7 +76,8 @@ static void say(struct end *e, size_t n) {
     CR_ASSERT(cr_buffer_append(&e->said, text, n) == 0);
 }
 
-/* Takes what the tunnel has to send, and what it has received. */
+/* Takes from the tunnel the bytes to send and the plain text that it has received. Checks that the
+ * plain text is a beginning of what `other` has sent. */
 static void collect(struct end *e, const struct end *other) {
     struct cr_buffer *out = secure_tunnel_out(e->tunnel), *in = secure_tunnel_in(e->tunnel);
     CR_ASSERT(cr_buffer_append(&e->way, out->data, out->len) == 0);

@@ -28,7 +28,7 @@ struct ncclComm {
     bool initialised, destroying, finalized, revoked;
     struct ncclComm *child;      /* the child communicator that is being made; an abort of this
                                   * one ends it, too */
-    struct group_job *group_job; /* the last non-blocking group; NULL after group_join() */
+    struct group_job *group_job; /* the last group with its own thread; NULL after group_join() */
     struct peers *peers;
     struct host_op *last;    /* the last kernel, for which the next kernel waits */
     struct host_clock clock; /* all operations that are ordered before the end of the last kernel */
@@ -86,7 +86,7 @@ ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
 
 /* ---- groups of calls (group.c) ---- */
 
-/* An init, split, shrink, finalize, revoke or destroy, which a group carries out at its end. */
+/* An init, split, shrink, finalize, revoke or destroy. It runs at the end of the group of calls. */
 struct job {
     struct job *next;
     ncclComm_t comm; /* the communicator whose state the job's result becomes */

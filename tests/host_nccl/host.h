@@ -229,8 +229,8 @@ HOST_API int host_device(void);            /* returns the calling thread's curre
 HOST_API void host_set_device(int device); /* sets the calling thread's current device */
 cudaError_t host_fail(cudaError_t error);  /* sets the thread's last error; returns `error` */
 
-/* Return and set the calling thread's last error. In contrast to cudaGetLastError(), they count no
- * call and do not clear the error. */
+/* These return and set the calling thread's last error. Unlike cudaGetLastError(), they do not
+ * count as a call, and host_last_error() does not clear the error. */
 cudaError_t host_last_error(void);
 void host_set_last_error(cudaError_t error);
 

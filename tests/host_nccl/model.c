@@ -228,8 +228,9 @@ static void mode_capture(void) {
 
 /* ---- tests that need several processes ---- */
 
-/* Checks non-blocking communicators. Each call makes one thread. A call with an invalid argument
- * sets the communicator's state to ncclInvalidArgument, and after that every call fails. */
+/* Checks non-blocking communicators. NCCL makes one thread for each call on such a communicator,
+ * and so does the host NCCL; this test counts the threads. A call with an invalid argument sets
+ * the communicator's state to ncclInvalidArgument, and after that every call fails. */
 static void mode_nonblocking(void) {
     ncclComm_t comm = connect_ranks(0, 0);
     cudaStream_t s = stream_new();

@@ -65,8 +65,9 @@ static void check_given_up(struct host *h, uint64_t round) {
     }
 }
 
-/* Two coordinators never both may decide. Call this when a host forms a round. A host that is
- * stalled finds out that it may not when it runs again. */
+/* Call this when the host `h` forms a round: checks that no other host may decide for the job at
+ * this moment. Leaves out hosts that are stalled, because they do nothing, and notice before their
+ * next decision that they may not decide. */
 static void check_one_decides(struct host *h) {
     struct world *w = h->w;
     struct coordinator_view v;
@@ -674,12 +675,12 @@ static bool has_round(const struct sim_node *n) {
     return n->node.group.state == GROUP_RUNNING || n->node.group.state == GROUP_WAITING;
 }
 
-/* Returns whether a node has found no coordinator, because the endpoint's host is lost and an heir
- * leads the job. */
+/* Returns whether a node has never reached a coordinator. In a job with heirs this can happen: if
+ * the host at the endpoint is lost, new nodes do not know where the heir is. */
 static bool is_stranded(const struct sim_node *n) { return n->w->heirs && !n->was_welcomed; }
 
-/* Checks the job long after the last fault: either as many nodes as possible are in one round, or
- * the job has ended and no launcher runs any more. */
+/* Call this long after the last fault. Checks the job: either as many nodes as possible are in one
+ * round, or the job has ended and no launcher runs any more. */
 void check_calm(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];

@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-/* Returns whether the loss of this node is the loss of the job. */
+/* Returns whether this node hosts the coordinator and no heir can replace it. */
 static bool hosts_with(const struct sim_node *n) {
     return n->index == n->w->host_with_node && !n->w->heirs;
 }
@@ -105,8 +105,8 @@ static void lose_right(struct world *w) {
 
 static void reset(struct sim_node *n) {
     if (n->conn == NULL || !n->conn->connected || !n->conn->node_open) return;
-    if (conn_is_own(n->conn)) return; /* node and host are one process, so the network cannot
-                                         * reset this */
+    if (conn_is_own(n->conn)) return; /* both ends are in one process, so no network is between
+                                         * them that could reset the connection */
     story(n->w, "node %d: connection reset", n->index);
     n->w->totals.resets++;
     network_reset(n->conn, chance(n->w, 70) ? 3 : 1 + (int) rnd(n->w, 2));

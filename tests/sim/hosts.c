@@ -143,7 +143,8 @@ void host_follow(struct host *h, uint64_t epoch, int leader) {
     }
 }
 
-/* A host that leads tells the host at the endpoint so, unless the network is cut. */
+/* If `h` leads the job, tells the host at the endpoint so, unless the network between the two is
+ * cut. In any case plans the next call. */
 void host_knock(struct host *h) {
     struct world *w = h->w;
     struct host *at = &w->hosts[0];

@@ -134,7 +134,8 @@ static void do_hang_up(void *arg) {
     }
 }
 
-/* Does what way_follow() does when a ROUND of an heir comes. */
+/* Does what way_follow() does when an heir's ROUND comes: tells the node's own hosts which node
+ * leads the job. */
 static void follow(struct sim_node *n) {
     const char *addr;
     uint16_t port;
@@ -217,7 +218,8 @@ static void on_dump(void *arg, const char *why) {
     node_dump(&n->node, node_now(n), why);
 }
 
-/* A simulated worker is in no process group, so a node only says that it has answered. */
+/* Answers an inquiry. A simulated worker is in no process group, so the answer only says that it is
+ * complete. */
 static void on_ask_progress(void *arg, uint64_t inquiry) {
     struct sim_node *n = arg;
     const struct rdzv_progress last = {.inquiry = inquiry, .is_last = 1, .name = "", .op = ""};
@@ -359,8 +361,8 @@ void node_die(struct sim_node *n, bool silently) {
     if (n->w->heirs) host_die(host_of_heir(n), silently);
 }
 
-/* Call this after a node's policy has called its action `finish`, which ends the launcher of that
- * node. In some schedules a user starts the launcher again later. */
+/* Call this after the node's state machine has requested the action `finish`: ends the launcher of
+ * the node. In some schedules a user starts the launcher again later. */
 static void exit_launcher(struct sim_node *n) {
     struct world *w = n->w;
     struct host *own = own_host(n);

@@ -175,7 +175,7 @@ static void let_all_recover(struct world *w) {
 
 static int64_t random_ppm(struct world *w) { return rnd(w, 40001) - 20000; }
 
-/* A round has heirs only if it has three nodes or more. */
+/* Draws at least three nodes, because a smaller round has no heirs. */
 static void draw_job_with_heirs(struct world *w) {
     w->node_count = 3 + (int) rnd(w, NODES_MAX - 2);
     w->max_nodes = w->node_count - (int) rnd(w, w->node_count - 2);
@@ -207,7 +207,7 @@ static void draw_processes(struct world *w) {
         struct host *h = &w->hosts[i];
         h->w = w;
         h->owner = !w->heirs ? -1 : i == 0 ? w->host_with_node : i - 1;
-        if (i > 1) continue; /* the host of an heir has the clock of its node */
+        if (i > 1) continue; /* the hosts of heirs use the clocks of their nodes */
         h->offset = rnd(w, 100000);
         h->ppm = random_ppm(w);
     }

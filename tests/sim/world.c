@@ -120,7 +120,8 @@ bool world_hold(struct world *w, struct event *e) {
         struct sim_node *n = &w->nodes[e->conn->node];
         enum direction dir = e->host != NULL ? TO_HOST : TO_NODE;
         if (n->cut[dir]) return keep(&n->held, e);
-        /* what the node of a host sends is what its connections carry in the direction TO_NODE */
+        /* a host in a node's process uses the node's network: if the node's sending is cut, bytes
+         * from the host are kept, and if its receiving is cut, bytes to the host */
         struct sim_node *owner = w->heirs ? &w->nodes[e->conn->host->owner] : NULL;
         if (owner != NULL && owner->cut[!dir]) return keep(&owner->held, e);
     }

@@ -31,11 +31,12 @@
 
 #define NODES_MAX   7
 #define WORKERS_MAX 3
-/* the host at the endpoint, and one host for each node, which takes over as an heir. In schedules
- * without heirs, the first two are an old coordinator and its successor. */
+/* With heirs, hosts[0] is the host at the endpoint, and hosts[i + 1] is the host that node i opens
+ * as an heir. Without heirs, only hosts[0] and hosts[1] are used: a coordinator and its successor.
+ */
 #define HOSTS_MAX   (NODES_MAX + 1)
-#define HEIR_PORT   5000 /* the heir of node i has the port HEIR_PORT + i */
-#define KNOCK_TIME  100  /* milliseconds between two LEADS that a host sends to the endpoint */
+#define HEIR_PORT   5000 /* node i, as an heir, has the port HEIR_PORT + i */
+#define KNOCK_TIME  100  /* milliseconds from one LEADS of a host to the next (EV_KNOCK) */
 #define ROUNDS_MAX  512
 #define CHANGES_MAX 2048
 
@@ -62,7 +63,7 @@
 enum event_type {
     EV_NODE_TIMER,    /* a node's timer expires */
     EV_HOST_TIMER,    /* a hosting process's timer expires */
-    EV_SESSION_TIMER, /* the timer of a session at a host expires */
+    EV_SESSION_TIMER, /* the timer of a host's end of a session expires */
     EV_CONNECTED,     /* a connection is made */
     EV_REFUSED,       /* a connection is refused */
     EV_BYTES,         /* bytes arrive */
@@ -70,11 +71,11 @@ enum event_type {
     EV_RESET,         /* a connection is reset */
     EV_EXIT,          /* the kernel reports a worker's death to its agent */
     EV_GONE,          /* all processes of a node's workers are gone */
-    EV_GRACE_OVER,    /* the time is over that workers get to end after SIGTERM */
+    EV_GRACE_OVER,    /* a node's time between SIGTERM and SIGKILL is over */
     EV_PACKET,        /* a packet of a worker arrives at its agent */
     EV_DEPOSED,       /* a host learns that it is not the leader any more */
     EV_RIGHT_BACK,    /* a leader may form rounds again */
-    EV_KNOCK,         /* a host knocks at the endpoint */
+    EV_KNOCK,         /* a host tells the endpoint's host that it leads (LEADS) */
     EV_DEATH,         /* a worker dies */
     EV_ACT,           /* a worker does its next step */
     EV_SIGNAL,        /* a launcher gets a signal */
@@ -144,13 +145,13 @@ struct conn {
 
 struct host {
     struct world *w;
-    int owner;             /* index of the node in whose process the host runs; -1 if there is
-                            * none */
-    uint64_t epoch;        /* epoch of the job here, if it is larger than that in the terms */
-    bool is_superseded_job; /* true if another host leads the job, so nodes are sent there */
-    int leader_node;       /* that host is the heir of this node; -1 if it is not known */
+    int owner;             /* with heirs: index of the node in whose process the host runs;
+                            * otherwise -1 */
+    uint64_t epoch;        /* the job's epoch at this host is the larger of this and terms.epoch */
+    bool is_superseded_job; /* true if this host sends nodes away, because another host leads */
+    int leader_node;       /* the node whose host leads instead; -1 if it is not known */
     bool up;
-    int id;                /* number of this start of the host, counted over both hosts from 1 */
+    int id;                /* number of this start among the starts of all hosts, from 1 */
     int64_t stalled_until; /* time at which a stalled host runs again; 0 if the host is not
                             * stalled */
     int64_t offset, ppm, timer_at;
@@ -224,7 +225,7 @@ struct sim_node {
     struct conn *conn;
     struct host *aim;   /* the host to which the node connects */
     uint64_t instance;  /* `instance` in the JOINs of this launcher */
-    bool was_welcomed;  /* true if this launcher has had a coordinator */
+    bool was_welcomed;  /* true once a coordinator has answered this launcher with WELCOME */
     struct member_session session;
     struct member *member;
     struct node node;
@@ -247,8 +248,8 @@ struct sim_node {
     /* time at which the launcher died, was cut off or was told to end; CR_FOREVER if none of these
      * has happened */
     int64_t gone_at;
-    bool ends_in_pieces; /* true if the node is being ended by separate signals: one to a worker,
-                          * one to the launcher */
+    bool ends_in_pieces; /* true if somebody ends the node by two signals: the first one ends one
+                          * of its workers, the second one its launcher */
     bool failed_told, gave_notice;
     int64_t notice_until;
     /* the step that the node has answered to the announced change; -1 if none of its workers counts
@@ -322,8 +323,8 @@ struct world {
     struct sim_node nodes[NODES_MAX];
     struct history history;
     struct totals totals;
-    /* true if a launcher that was started again at the endpoint has begun a new run of the job,
-     * while an heir that it could not hear of leads the old run */
+    /* true if two runs of the job exist: an heir leads the old run, and a launcher that was started
+     * again at the endpoint could not learn of the heir and has begun a new run */
     bool has_two_runs;
     int events_now;     /* number of events at the time `now` so far */
     int64_t checked_at; /* time of the last check of the time limits */
@@ -338,7 +339,7 @@ struct world {
     /* ---- the job ---- */
     int node_count, min_nodes, max_nodes, max_restarts;
     int host_with_node; /* index of the node that hosts the coordinator; -1 if no node does */
-    bool heirs;   /* true if the coordinator is in a node and its rounds have heirs */
+    bool heirs;   /* true if the coordinator runs in a node's process and the rounds have heirs */
     bool elected; /* true if coordinators are elected; then one host can take over from the other */
     int64_t wait_ms;    /* milliseconds that a node waits for a coordinator that is gone; -1: the
                          * default of member.h */
@@ -380,8 +381,8 @@ void world_clear(struct world *w);
 
 /* ---- network.c ---- */
 
-/* Returns whether both ends of a connection are in one process. If so, and if the job has no heirs,
- * the connection is a local one, without a socket. */
+/* conn_is_own() returns whether both ends of the connection are in one process. conn_is_local()
+ * returns whether the connection has no socket: it is own, and the job has no heirs. */
 bool conn_is_own(const struct conn *c);
 bool conn_is_local(const struct conn *c);
 struct conn *network_connect(struct sim_node *n); /* queues EV_CONNECTED or EV_REFUSED */
@@ -398,11 +399,12 @@ void network_clear(struct world *w);
 void host_start(struct host *h);
 /* ---- hosts of a job with heirs ---- */
 struct host *host_of_heir(struct sim_node *n);
-/* Opens the host of an heir, which serves nobody yet. */
+/* Opens the host with which a node may take over. The host serves nobody until host_lead(). */
 void host_open_heir(struct host *h);
-/* The node takes over: its host serves nodes from now on. */
+/* Call this when the host's node takes over: the host serves nodes from now on. */
 void host_lead(struct host *h, uint64_t epoch);
-/* The node of this host is connected to the heir of the node `leader`. */
+/* Passes this message to `h`: the coordinator in the process of node `leader` leads the job now,
+ * with this epoch. */
 void host_follow(struct host *h, uint64_t epoch, int leader);
 void host_knock(struct host *h);
 void host_retire(struct host *h);
@@ -456,8 +458,9 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id);
 void workers_read_page(void *arg, uint32_t worker, struct worker_progress *out);
 
 void workers_die_with_agent(struct sim_node *n, bool silently);
-/* After `in` ms, ends one worker of the node by a signal that the agent has not sent, as when
- * somebody ends the whole node. Some workers of other nodes fail soon after that. */
+/* After `in` ms, ends one worker of the node by a signal that the agent has not sent. This is what
+ * the agent sees first if somebody kills all processes of a node one by one. Some workers of other
+ * nodes fail soon after that. */
 void workers_kill_one(struct sim_node *n, int64_t in);
 /* Call this when node `n` ends. Some workers of the other nodes in the round then fail after a
  * while, because the workers of `n` no longer answer them. */

@@ -244,7 +244,7 @@ START_TEST(test_memory_limit_of_cgroup_v2) {
     ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 5000000);
     write_text(dir, "sys/fs/cgroup/a/b/memory.max", "4000000\n");
     ck_assert_uint_eq(cr_cgroup_memory_limit(dir), 4000000);
-    /* a container with the host's namespace: the mount shows only the container's cgroup */
+    /* a container with the host's cgroup namespace: only the container's own cgroup is mounted */
     write_text(dir, "proc/self/mountinfo",
                "30 1 0:2 /a/b /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n");
     write_text(dir, "sys/fs/cgroup/memory.max", "3000000\n");
@@ -283,15 +283,17 @@ START_TEST(test_log_level) {
 }
 END_TEST
 
-/* While the machine is suspended, only the boot-time clock runs. */
+/* A suspension is found by comparing two clocks: while the machine is suspended, the boot-time
+ * clock runs, and the monotonic clock stands still. */
 START_TEST(test_suspension) {
     struct cr_suspension s;
     const int64_t s_ns = CR_NS_PER_S, boot = 5000 * s_ns, mono = 4000 * s_ns;
-    cr_suspension_init(&s, boot, mono); /* it was suspended before for 1000 s */
+    cr_suspension_init(&s, boot, mono); /* suspended for 1000 s before the start */
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 60 * s_ns, mono + 60 * s_ns), 0);
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 90 * s_ns, mono + 61 * s_ns), 29000);
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 91 * s_ns, mono + 62 * s_ns), 0);
-    /* two readings that are 50 ms apart are no suspension, and two such errors do not add up */
+    /* the clocks are read one after the other, here 50 ms apart: that is no suspension, and two
+     * such errors do not add up */
     const int64_t late = 50 * CR_NS_PER_MS;
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 91 * s_ns + late, mono + 62 * s_ns), 0);
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 92 * s_ns + late, mono + 63 * s_ns), 0);

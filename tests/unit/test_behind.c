@@ -1,5 +1,6 @@
-/* Tests of who is behind: the words in a worker's page (contract/progress.h), and the line that
- * names the rank for which others wait (rendezvous/coordinator/behind.c). */
+/* Tests how the rank for which others wait is found: the 64-bit words of a worker's page that say
+ * which operation the worker is in (contract/progress.h), and the line that names the rank
+ * (rendezvous/coordinator/behind.c). */
 #include "contract/progress.h"
 #include "rendezvous/coordinator/behind_internal.h"
 #include "rendezvous/types.h"
@@ -167,8 +168,9 @@ START_TEST(all_are_in_the_same_operation) {
 }
 END_TEST
 
-/* Rank 1 is missing in its group of ranks 0 and 1. Rank 0 waits for it there, and so rank 0 is
- * missing in its other group, with rank 2. Only rank 1 is named. */
+/* Rank 1 has not entered an operation of group "tp0" (ranks 0 and 1), in which rank 0 waits. So
+ * rank 0 has not entered an operation of group "dp0" (ranks 0 and 2), in which rank 2 waits. Only
+ * rank 1 is named, because rank 0 waits itself. */
 START_TEST(a_rank_that_waits_itself_is_not_named) {
     (void) in_collective(add(1, "tp0", 2, 0, 0), 5, 3000);
     (void) after(add(1, "tp0", 2, 1, 1), 5);

@@ -40,13 +40,14 @@ END_TEST
 
 START_TEST(test_a_container_with_a_cgroup_namespace) {
     check_place("0::/\n", V2_AT("/", "/sys/fs/cgroup"), CR_CGROUP_V2, "/sys/fs/cgroup", false);
-    /* the mount is older than the namespace, so its root lies above the namespace's */
+    /* /sys/fs/cgroup was mounted outside of the namespace, so its root lies above that of the
+     * namespace ("/../.."), and the folder is only a guess */
     check_place("0::/\n", V2_AT("/../..", "/sys/fs/cgroup"), CR_CGROUP_V2, "/sys/fs/cgroup", true);
 }
 END_TEST
 
-/* With the host's cgroup namespace a container sees its path on the host, but only its own part of
- * the hierarchy is mounted. */
+/* A container that shares the host's cgroup namespace reads in /proc/self/cgroup its path on the
+ * host, but only its own part of the hierarchy is mounted. */
 START_TEST(test_a_container_with_the_namespace_of_the_host) {
     check_place("0::/kubepods/pod1/ctr\n", V2_AT("/kubepods/pod1/ctr", "/sys/fs/cgroup"),
                 CR_CGROUP_V2, "/sys/fs/cgroup", false);
@@ -56,7 +57,8 @@ START_TEST(test_a_container_with_the_namespace_of_the_host) {
                 V1_AT("/docker/ab", "/sys/fs/cgroup/cpu,cpuacct", "cpu,cpuacct")
                     V1_AT("/docker/ab", "/sys/fs/cgroup/memory", "memory"),
                 "memory", "/sys/fs/cgroup/memory", false);
-    /* the path does not lie below the mount: the mount is the best guess */
+    /* the path of the cgroup does not lie below the root of the mount, so the folder of the mount
+     * is returned as a guess */
     check_place("7:memory:/kubepods/x\n", V1_AT("/kubepods.slice/y", "/sys/fs/cgroup/memory",
                                                 "memory"),
                 "memory", "/sys/fs/cgroup/memory", true);
@@ -79,7 +81,7 @@ START_TEST(test_odd_texts) {
     check_place("0::/a b\n", V2_AT("/a\\040b", "/mnt/c\\134d"), CR_CGROUP_V2, "/mnt/c\\d", false);
     check_place("", "", CR_CGROUP_V2, NULL, false);
     check_place("0::\n::\n:", "- - -\n\n \n", CR_CGROUP_V2, NULL, false);
-    /* without a place for a guess there is none */
+    /* if the caller takes no guess (the last argument is NULL), the search fails */
     int rc = cr_cgroup_find("0::/x\n", V2_AT("/y", "/m"), CR_CGROUP_V2, out, NULL);
     ck_assert_int_eq(rc, -ENOENT);
 }

@@ -685,7 +685,8 @@ START_TEST(a_late_node_causes_a_round_and_costs_no_restart) {
     ck_assert_int_eq(a.stops, 1);
     say(&a, RDZV_JOIN, 0);
     ck_assert_int_eq(a.rounds, 2);
-    /* Node a keeps its group rank, although its host name "b" sorts after "a". */
+    /* The node of peer a keeps its group rank 0, although its host is named "b" and that of the
+     * other node "a". */
     ck_assert_uint_eq(a.round.group_rank, 0);
     ck_assert_uint_eq(b.round.group_rank, 1);
     ck_assert_uint_eq(a.round.restart_count, 0);
@@ -916,6 +917,21 @@ START_TEST(a_timeout_names_the_nodes_that_came) {
 }
 END_TEST
 
+START_TEST(a_timeout_counts_the_nodes_that_gave_up_before) {
+    struct peer a = {0}, b = {0};
+    setup(3, 3, 0);
+    defaults.join_timeout_ms = 3000;
+    join(&a, "alpha");
+    pass(2);
+    join(&b, "beta");
+    pass(2998);
+    ck_assert_ptr_nonnull(strstr(a.why, "2 of at least 3 nodes came: alpha, beta; "));
+    pass(2);
+    ck_assert_ptr_nonnull(
+        strstr(b.why, "2 of at least 3 nodes came: beta, and 1 that gave up before; "));
+}
+END_TEST
+
 START_TEST(a_slow_stop_does_not_time_the_others_out) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 1);
@@ -955,7 +971,8 @@ START_TEST(a_node_that_cannot_stop_its_workers_is_sent_away) {
 }
 END_TEST
 
-/* Each node has its own limit. b cannot kill its workers; a's grace is longer than b's. */
+/* Each node has its own time limit to stop: the grace of a is longer than that of b, and b cannot
+ * kill its workers. */
 START_TEST(a_node_has_its_own_limit_for_stopping_its_workers) {
     struct peer a = {0}, b = {0}, spare = {0};
     setup(2, 2, 1);
@@ -1334,7 +1351,7 @@ END_TEST
 START_TEST(a_new_coordinator_takes_over_the_run_of_its_nodes) {
     struct peer fresh = {0}, a = {0}, again = {0};
     setup(2, 2, 5);
-    join(&fresh, "new"); /* the coordinator draws incarnation 101, which a node's own replaces */
+    join(&fresh, "new"); /* the coordinator draws incarnation 101; 9, from node a, replaces it */
     struct rdzv_join j = remember("a", 77, 9, 30, 3);
     join_as(&a, &j);
     pass_with_beats(17000, &a, &fresh);
@@ -1784,7 +1801,7 @@ START_TEST(a_node_that_succeeds_meanwhile_is_not_waited_for) {
     say(&b, RDZV_SUCCEEDED, 0); /* sent before b has received CHANGE */
     ck_assert_uint_eq(a.at.step, 6);
     ck_assert_int_eq(b.sets, 0);
-    say(&a, RDZV_SUCCEEDED, 0); /* a's workers have completed the program before the agreed step */
+    say(&a, RDZV_SUCCEEDED, 0); /* a's workers end with success before the agreed step */
     ck_assert_int_eq(phase(), COORDINATOR_ENDED);
     ck_assert_uint_eq(d.outcome, RENDEZVOUS_SUCCEEDED);
 }
@@ -2049,6 +2066,7 @@ int main(void) {
     tcase_add_test(t, success_needs_all_nodes_and_is_sent_to_spares);
     tcase_add_test(t, a_late_node_waits_while_the_job_ends_well);
     tcase_add_test(t, a_timeout_names_the_nodes_that_came);
+    tcase_add_test(t, a_timeout_counts_the_nodes_that_gave_up_before);
     tcase_add_test(t, a_slow_stop_does_not_time_the_others_out);
     tcase_add_test(t, a_node_that_cannot_stop_its_workers_is_sent_away);
     tcase_add_test(t, a_node_has_its_own_limit_for_stopping_its_workers);

@@ -91,7 +91,8 @@ START_TEST(test_a_file_is_replaced) {
 }
 END_TEST
 
-/* Somebody else could guess the pid, and put a link there that names a file of this user. */
+/* The temporary file's name contains the pid, which another user could guess. That user could put a
+ * link there that names a file of this user. The file must stay as it is. */
 START_TEST(test_a_link_in_the_place_of_the_temporary_file) {
     char dir[] = "/tmp/test_error_json_XXXXXX", path[64], beside[96], precious[64];
     struct stat st;

@@ -135,8 +135,8 @@ START_TEST(a_plan_arrives_as_it_was_sent) {
 }
 END_TEST
 
-/* Cuts the plan at each byte, and changes each byte: the result must be refused or decoded, but
- * never read beyond its end (the sanitizers would see that). */
+/* Cuts an encoded plan at each byte, and changes each byte. The decoder must refuse or decode the
+ * result, and must not read beyond its end, which the sanitizers would detect. */
 START_TEST(a_broken_plan_is_refused) {
     struct cr_buffer out = {0};
     struct hosts_frame frame;

@@ -26,7 +26,7 @@ static void parse(const char *const *argv) {
 }
 
 static int describe(char *const *variables) {
-    hosts_choice_done(&choice); /* that of an earlier call in the same test */
+    hosts_choice_done(&choice); /* the result of an earlier call in the same test */
     return hosts_describe(&o, o.value[OPTION_HOSTFILE], variables, "id7", &choice, &err);
 }
 
@@ -143,7 +143,8 @@ START_TEST(on_one_node_the_number_of_workers_is_its_own) {
 }
 END_TEST
 
-/* torchrun's prefixes keep their meaning although crun has more options. */
+/* An abbreviation that torchrun accepts means the same option in crun, although crun has further
+ * options with the same beginning. */
 START_TEST(prefixes_of_torchrun_mean_what_they_meant) {
     parse((const char *const[]){"crun", "--e=console", "--h", NULL});
     ck_assert_str_eq(o.value[OPTION_EVENT_LOG_HANDLER], "console");

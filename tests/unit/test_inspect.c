@@ -13,7 +13,7 @@
 
 static struct inspect_row rows[ROWS];
 
-/* Makes ROWS rows with the native stack `stack`. */
+/* Makes ROWS rows, each with the native stack `stack`. */
 static void fill(const char *stack) {
     for (int i = 0; i < ROWS; i++) {
         inspect_row_init(&rows[i], 1000 + i);

@@ -49,7 +49,8 @@ static int64_t sum_of(const struct ledger *from) {
     return ns;
 }
 
-/* A job with one restart: each part has the time between the two events that limit it. */
+/* A job with one restart: each part has the time from the event that begins it to the event that
+ * ends it. */
 START_TEST(test_a_restart) {
     begin_round(2, 0, 0);
     started(5);
@@ -81,7 +82,9 @@ START_TEST(test_a_restart) {
 }
 END_TEST
 
-/* How much of a round is work depends on what is known of its first step. */
+/* How much of a round's time counts as work depends on what is known of its first step: nothing
+ * (all is work), that it is not over yet (nothing is work), or when it was over, by output or a
+ * step. */
 START_TEST(test_signs_of_the_first_step) {
     const struct {
         enum ledger_sign sign;
@@ -112,8 +115,8 @@ START_TEST(test_a_step_says_more_than_output) {
 }
 END_TEST
 
-/* When the rendezvous ends a round, it does not say why. The restart count of the next round shows
- * whether a failure elsewhere was charged. */
+/* When the rendezvous ends a round, it does not say why. If the next round has a higher restart
+ * count, a restart was charged, so a worker of another node had failed. */
 START_TEST(test_failure_elsewhere) {
     begin_round(0, 0, 0);
     started(0);
@@ -134,7 +137,8 @@ START_TEST(test_failure_elsewhere) {
 }
 END_TEST
 
-/* Only the first end of a round counts: a failure is followed by further deaths and a stop. */
+/* A failure is followed by further deaths and a stop. Only the first of these events ends the
+ * round and gives the cause. */
 START_TEST(test_only_the_first_cause_counts) {
     begin_round(0, 0, 0);
     started(0);
@@ -147,7 +151,8 @@ START_TEST(test_only_the_first_cause_counts) {
 }
 END_TEST
 
-/* A ledger that is read while the job runs counts the time until now, and stays as it was. */
+/* Reading the ledger while the job runs counts the time until now. It does not change the ledger.
+ */
 START_TEST(test_reading_changes_nothing) {
     struct ledger now;
     begin_round(1, 0, 0);
@@ -162,7 +167,7 @@ START_TEST(test_reading_changes_nothing) {
 }
 END_TEST
 
-/* The ledger keeps the last rows; its sums are over all of them. */
+/* The ledger keeps only the last LEDGER_ROWS_MAX rows, but its sums count all rows. */
 START_TEST(test_more_rows_than_are_kept) {
     for (uint32_t i = 0; i < 3 * LEDGER_ROWS_MAX; i++) {
         begin_round(10 * i, i, i);
@@ -205,8 +210,8 @@ static int64_t random_ns(int64_t limit) {
     return (int64_t) (((uint64_t) rand() << 31 | (uint64_t) rand()) % (uint64_t) limit);
 }
 
-/* Whatever events come, in whatever order and with whatever times, the parts add up to the wall
- * time: those of all rows, the sums, and the sums by cause. The clock may even step back. */
+/* Feeds random events in random order with random times, even with a clock that steps back. The
+ * parts of all rows, their sums, and the sums by cause must each add up to the wall time. */
 START_TEST(test_parts_add_up) {
     srand((unsigned) _i);
     int64_t now = random_ns(INT64_C(1) << 40), begin = now, latest = now;

@@ -170,7 +170,7 @@ START_TEST(test_full_stderr_is_not_waited_for) {
     char start[70000];
     ssize_t n = read(fd, start, sizeof(start));
     ck_assert_int_gt(n, 1000);
-    cr_info("%d", 1000); /* also writes as many of the waiting lines as the pipe has room for */
+    cr_info("%d", 1000); /* writes as many waiting lines as the pipe has room for */
     struct reader r = {.takes = 1};
     ck_assert_int_eq(cr_buffer_append(&r.got, start, (size_t) n), 0);
     pthread_t thread;
@@ -213,7 +213,7 @@ START_TEST(test_reader_that_has_gone) {
 }
 END_TEST
 
-/* ---- lines that somebody else causes ---- */
+/* ---- limits on lines that others can cause (base/log_limit.h) ---- */
 
 START_TEST(test_a_limit_admits_some_lines_in_a_window) {
     struct cr_log_limit l = {.about = "tests", .max = 3};

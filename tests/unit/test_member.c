@@ -154,7 +154,7 @@ END_TEST
 /* The coordinator counts a lease from the time at which it receives a beat. The member must count
  * from the earlier time at which it sent the beat. Otherwise its workers could still run when the
  * coordinator gives their ranks to another node. */
-/* The machine was suspended for 20 s: the lease is over although the clock has not moved. */
+/* The machine was suspended for 20 s. The monotonic clock stood still, but the lease is over. */
 START_TEST(a_suspended_node_stops_its_workers_at_once) {
     start(0);
     ck_assert_int_lt(member_lease_end_ms(m), CR_FOREVER);
@@ -416,8 +416,8 @@ static void start_inquiring(void) {
     ck_assert_int_eq(asked, 1);
 }
 
-/* Otherwise the coordinator could end the job before it knows the result, which the report on the
- * failure contains. */
+/* The report of a failure contains the result of the inquiry. So the member sends FAILED only after
+ * the result has come: on FAILED, the coordinator may end the job. */
 START_TEST(a_failure_waits_for_the_result_of_an_inquiry) {
     start_inquiring();
     member_failed(m, now, 0, "rank 0: exit code 1", false);

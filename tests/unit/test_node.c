@@ -786,8 +786,8 @@ START_TEST(test_a_leaving_node_keeps_no_worker_and_does_not_come_back) {
 }
 END_TEST
 
-/* Worker 0 was kept for the next round, but worker 1 cannot be killed, so this node has no next
- * round. */
+/* Worker 0 was kept for the next round, but worker 1 cannot be killed. So the node leaves the job
+ * and does not keep worker 0. */
 START_TEST(test_a_node_whose_workers_cannot_be_killed_leaves_at_once) {
     running();
     can_rejoin(0);

@@ -150,7 +150,7 @@ START_TEST(core_complexes_in_turn) {
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 1, 0, 0), "2-3,18-19");
     /* there are 2 core complexes for 3 GPUs: GPU 2 gets the first complex, as GPU 0 does */
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "0-31", 2, 0, 0, 0), "0-1,16-17");
-    /* The complex with the most allowed CPUs comes first. */
+    /* the first worker gets the core complex with the most allowed CPUs */
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,16-19", 0, 0, 0), "2-3,18-19");
     ck_assert_str_eq(BOUND(NUMA_CORE_COMPLEX, "1-3,17-19", 1, 0, 0), "1,17");
 }

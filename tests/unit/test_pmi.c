@@ -1,5 +1,5 @@
-/* Tests of PMI-1: what requests are answered, which ranks are on which node, and which MPI an
- * executable needs. */
+/* Tests of PMI-1: the answers to requests, the text that says which ranks are on which node, and
+ * the search for the MPI library that an executable needs. */
 #include "base/memory.h"
 #include "launcher/pmi/elf_internal.h"
 #include "launcher/pmi/request_internal.h"
@@ -121,7 +121,8 @@ START_TEST(the_family_follows_from_the_needed_library) {
 }
 END_TEST
 
-/* Every cut and every changed byte must be survived; the sanitizers watch. */
+/* Cuts the file at each byte, and changes each byte. The parser must not read beyond the end, which
+ * the sanitizers would detect. */
 START_TEST(broken_files_are_survived) {
     struct file f = make_file("libmpich.so.12");
     for (size_t cut = 0; cut < sizeof(f); cut++) {

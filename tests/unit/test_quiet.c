@@ -11,8 +11,9 @@ static void begin(int64_t limit_ms) {
     quiet_begin(&q, 0);
 }
 
-/* Takes the samples of `ms`, in which worker 0 uses `a` and worker 1 uses `b` per mille of a
- * processor, and the workers write `bytes` bytes a sample. Returns the time of the hang, or -1. */
+/* Takes samples for `ms` milliseconds. Worker 0 uses `a` thousandths of a processor, worker 1 uses
+ * `b`, and together the workers write `bytes` bytes between two samples. Returns the time in ms at
+ * which the node counts as hung, or -1 if it does not. */
 static int64_t run(int64_t ms, int64_t a, int64_t b, uint64_t bytes) {
     uint64_t output = 0;
     for (int64_t now = 0; now <= ms; now = quiet_next_ms(&q)) {

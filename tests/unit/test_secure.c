@@ -1,5 +1,5 @@
-/* Tests of rendezvous/secure without sockets: the handshake against a published test vector, both
- * ends of a tunnel against each other and against an attacker between them, and token files. */
+/* Tests of rendezvous/secure without sockets: the handshake with a published test vector, the two
+ * ends of a tunnel with each other and with an attacker between them, and token files. */
 #include "rendezvous/secure/noise_internal.h"
 #include "rendezvous/secure/secure.h"
 #include "tests/lib/run_suite.h"
@@ -32,8 +32,7 @@ static size_t unhex(const char *hex, uint8_t *out) {
     return len;
 }
 
-/* ---- the handshake: vector of the project cacophony, which other Noise libraries test, too ----
- * */
+/* ---- the handshake: test vector of the project cacophony ---- */
 
 static const struct {
     const char *payload, *sent;
@@ -102,7 +101,7 @@ static struct secure_tunnel *node_of(const char *secret, enum secure_role role, 
     return secure_tunnel_connect(role, id, key[0], node_random);
 }
 
-/* Moves all bytes that `from` wants to send to `to`. */
+/* Delivers to `to` all bytes that `from` has to send. */
 static void carry(struct secure_tunnel *from, struct secure_tunnel *to) {
     struct cr_buffer *out = secure_tunnel_out(from);
     secure_tunnel_receive(to, out->data, out->len);
@@ -134,7 +133,7 @@ static void open_both(void) {
     carry(node, host);
     carry(host, node);
     ck_assert(secure_tunnel_is_open(node));
-    ck_assert(!secure_tunnel_is_open(host)); /* the first message might be a recorded one */
+    ck_assert(!secure_tunnel_is_open(host)); /* the node's message may be a replayed one */
     say(node, "hello");
     carry(node, host);
     ck_assert(secure_tunnel_is_open(host));
@@ -189,7 +188,8 @@ END_TEST
 
 /* ---- strangers and attackers ---- */
 
-/* A node with `secret` connects to the host with SECRET; both ends see that the keys differ. */
+/* Connects `stranger`, which has another key, to a host with SECRET. Both ends must notice that the
+ * keys differ. */
 static void expect_wrong_key(struct secure_tunnel *stranger) {
     host = secure_tunnel_accept(&keys, host_random);
     node = stranger;
@@ -203,7 +203,7 @@ static void expect_wrong_key(struct secure_tunnel *stranger) {
 START_TEST(another_secret_is_refused) { expect_wrong_key(node_of(OTHER, SECURE_MEMBER, "job")); }
 END_TEST
 
-/* Returns the line of a token file with the key of a role in a job, derived from SECRET. */
+/* Returns a line for a token file: the key of one role in one job, derived from SECRET. */
 static const char *derived(enum secure_role role, const char *id) {
     static struct cr_buffer line;
     cr_buffer_clear(&line);
@@ -211,8 +211,8 @@ static const char *derived(enum secure_role role, const char *id) {
     return line.data;
 }
 
-/* Rewrites the head of the first message, so that a tunnel with the key of one role or job claims
- * to be of another. */
+/* Changes the role and the last byte of the run id in the first message of `c`, so that they no
+ * longer match the key of `c`. */
 static void claim(struct secure_tunnel *c, enum secure_role role, char last_of_id) {
     struct cr_buffer *out = secure_tunnel_out(c);
     out->data[9] = (char) role;
@@ -308,8 +308,8 @@ START_TEST(a_record_is_not_accepted_by_its_sender) {
 }
 END_TEST
 
-/* Every byte of both handshake messages and of a record matters: with any one changed, no plain
- * text comes out. */
+/* If any byte of the two handshake messages or of a record is changed, the receiver yields no plain
+ * text. */
 START_TEST(any_changed_byte_is_noticed) {
     for (size_t at = 0; at < 500; at++) {
         host = secure_tunnel_accept(&keys, host_random);

@@ -9,7 +9,7 @@
 
 /* ---- which rank holds the job up ---- */
 
-/* Parses a list of ranks, judges it, and returns the job. */
+/* Returns a job with these ranks (a JSON text), to which status_judge() has added its results. */
 static json_t *judged(const char *ranks) {
     json_error_t err;
     json_t *list = json_loads(ranks, 0, &err);
@@ -50,7 +50,7 @@ START_TEST(test_who_is_behind) {
     check_odd("[{\"rank\":0,\"step\":10,\"step_age_s\":0.1},{\"rank\":1,\"step\":7,"
               "\"step_age_s\":3},{\"rank\":2,\"step\":8,\"step_age_s\":2}]",
               1, "3 steps behind, no step for 3.0 s");
-    /* one step behind counts only if the rank makes no step for long */
+    /* a rank that is one step behind is odd only if it has made no step for a long time */
     check_odd("[{\"rank\":4,\"step\":10,\"step_age_s\":30},"
               "{\"rank\":5,\"step\":9,\"step_age_s\":31.5}]",
               5, "1 step behind, no step for 31.5 s");
@@ -202,7 +202,8 @@ START_TEST(test_view) {
 }
 END_TEST
 
-/* The steps a second are those since the earlier snapshot, if there is one. */
+/* If an earlier snapshot is given, the view computes the steps per second from both snapshots, for
+ * each rank that has the same process in both. */
 START_TEST(test_rates) {
     json_t *before = json_loads("{\"monotonic_s\":18,\"jobs\":[{\"id\":\"j\",\"round\":1,"
                                 "\"ranks\":[{\"rank\":0,\"pid\":70,\"step\":8},"
@@ -216,7 +217,7 @@ START_TEST(test_rates) {
 }
 END_TEST
 
-/* No line is wider than the terminal, and there are never more lines than it has. */
+/* No line is wider than the terminal, and there are never more lines than the terminal has. */
 START_TEST(test_sizes) {
     for (size_t rows = 1; rows < 16; rows++) {
         for (size_t columns = 1; columns < 100; columns += 7) {
@@ -240,7 +241,7 @@ START_TEST(test_selected_row) {
                                            .selected = 99});
     has(text, "\033[1;31mrank 1: 4 steps behind\033[0m\n");
     has(text, "\033[31m    1      71");
-    has(text, "\033[7m    2      72"); /* the last row, because there are only three */
+    has(text, "\033[7m    2      72"); /* .selected = 99 selects the last row */
     free(text);
 }
 END_TEST

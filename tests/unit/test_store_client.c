@@ -350,7 +350,7 @@ START_TEST(test_late_reply_breaks) {
     ck_assert_str_eq(err.text, "num_keys at store peer:1: the connection was lost before: add 'c' "
                                "at store peer:1: timed out after 50 ms");
     store_client_close(c);
-    /* p.wrong is not checked, because the server has not played its script to the end */
+    /* p.wrong is not checked: the server has not played its script to the end */
     ck_assert_int_eq(pthread_join(p.thread, NULL), 0);
 }
 END_TEST

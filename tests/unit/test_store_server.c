@@ -187,7 +187,7 @@ START_TEST(test_ports_of_a_range) {
     store_space_close(spaces[1]);
     ck_assert_int_eq(store_server_open(bounded, "127.0.0.1", 0, &fourth, &port, &err), 0);
     ck_assert_uint_eq(port, ports[1]);
-    /* a port that the caller names need not be in the range */
+    /* a port that the caller gives need not be in the server's port range */
     ck_assert_int_eq(store_server_open(server, "127.0.0.1", 0, &given, &port, &err), 0);
     store_space_close(given);
     ck_assert_int_eq(store_server_open(bounded, "127.0.0.1", port, &given, &port, &err), 0);

@@ -48,7 +48,8 @@ START_TEST(a_coordinator_decides_while_no_other_one_can_win) {
     ck_assert_int_eq(electorate_begin(&e, 1, 4, true), 0);
     for (int64_t i = 0; i < 4; i++) electorate_hold(&e, i, 100 + i);
     ck_assert(electorate_may_decide(&e, 50));
-    /* three of four are a majority, so the third ballot that becomes free counts */
+    /* three of four ballots are a majority, so the coordinator may decide until the third ballot
+     * becomes free */
     ck_assert_int_eq(electorate_until(&e, 50), 102);
     ck_assert(electorate_may_decide(&e, 101));
     ck_assert(!electorate_may_decide(&e, 102));
@@ -146,11 +147,11 @@ START_TEST(the_search_ends_four_leases_after_it_began) {
     int64_t until_ms = s.until_ms;
     ck_assert_int_eq(until_ms, 100000 + 4 * LEASE);
     ck_assert(!succession_takes_over(&s, until_ms));
-    succession_found(&s, 101000); /* an heir that sends it away after two leases */
+    succession_found(&s, 101000); /* an heir serves the node, but sends it away later */
     ck_assert(!succession_is_on(&s));
     ck_assert(!succession_lost(&s, 101000 + 2 * LEASE, RENDEZVOUS_CLOSED, 101000, LEASE));
     ck_assert_int_eq(s.until_ms, until_ms);
-    succession_found(&s, 200000); /* a coordinator that has served it for long */
+    succession_found(&s, 200000); /* a coordinator serves the node for a long time */
     ck_assert(succession_lost(&s, 300000, RENDEZVOUS_CLOSED, 300000, LEASE));
     ck_assert_int_eq(s.until_ms, 300000 + 4 * LEASE);
 }
@@ -337,12 +338,12 @@ START_TEST(who_hears_too_few_stops_its_round_before_an_heir_begins_one) {
         beat(&a);
         beat(&b);
     }
-    ck_assert_int_eq(a.stops, 1); /* d was lost, and its node may be anywhere; two are heard */
+    ck_assert_int_eq(a.stops, 1); /* d is lost; a and b are two of three nodes */
     ck_assert(!look().lacks_majority);
     join_again(&a);
     join_again(&b);
     ck_assert_int_eq(a.rounds, 2);
-    ck_assert_str_eq(a.heirs, ""); /* two nodes: neither is a majority without the other */
+    ck_assert_str_eq(a.heirs, ""); /* a round of two nodes has no heirs */
     beat(&a);
     beat(&b);
     pass_to(now + 12000);
@@ -368,7 +369,7 @@ START_TEST(who_hears_only_itself_stops_and_sends_its_nodes_away) {
         beat(&a);
         pass_to(t);
     }
-    ck_assert_int_eq(a.rounds, 1); /* one node would be enough, but it must not go on alone */
+    ck_assert_int_eq(a.rounds, 1); /* min_nodes is 1, but a minority must form no round */
     ck_assert_int_eq(a.hung_up, 1);
     ck_assert_int_eq(coordinator_hear_epoch(c, now), COORDINATOR_IS_SUPERSEDED);
 }
@@ -442,7 +443,7 @@ START_TEST(an_heir_forms_a_round_with_a_majority_only) {
     pass_to(now + LEASE / 2);
     ck_assert_int_eq(b.rounds, 1);
     join(&d, 3);
-    ck_assert_int_eq(b.rounds, 2); /* at once: only the old leader's node is missing */
+    ck_assert_int_eq(b.rounds, 2); /* at once: of the last round, only the lost leader is missing */
     ck_assert_uint_eq(b.round.round, 1);
     ck_assert_uint_eq(b.round.restart_count, 0);
     ck_assert_uint_eq(b.round.incarnation, d.join.incarnation);
@@ -477,11 +478,11 @@ START_TEST(an_heir_begins_no_run_of_its_own) {
 }
 END_TEST
 
-/* A round is settled when so many nodes of the round before know it that the others are too few to
- * elect an heir in the name of the round before. Until then no further round forms. */
+/* Round n is settled when so few nodes of round n-1 have not received it that they cannot elect an
+ * heir in the name of round n-1. Until round n is settled, round n+1 does not form. */
 START_TEST(no_round_forms_before_the_last_one_is_settled) {
     beat(&a);
-    ck_assert_uint_eq(a.settled, 1); /* the first round: there was none before it */
+    ck_assert_uint_eq(a.settled, 1); /* the first round is settled at once */
     coordinator_lost(c, now, d.seat, "its connection was closed");
     join(&d, 3);
     join_again(&a);
@@ -490,7 +491,7 @@ START_TEST(no_round_forms_before_the_last_one_is_settled) {
     ck_assert_uint_eq(a.round.before_seen, 1);
     ck_assert_uint_eq(a.round.before_size, 3);
     coordinator_lost(c, now, d.seat, "its connection was closed");
-    join_again(&a); /* JOIN names the round, and so shows that a knows it */
+    join_again(&a); /* this JOIN names the last round: a has received it */
     ck_assert_uint_eq(look().next_round, 2);
     join_again(&b);
     ck_assert_int_eq(a.rounds, 3);

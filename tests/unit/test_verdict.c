@@ -258,7 +258,7 @@ START_TEST(test_report_watchdogs) {
         strstr(got, "killed by signal 9 (SIGKILL, killed), sent by crun's timer watchdog: a "
                     "timer that it had set had expired\n"));
     free(got);
-    w.exit_code = 3; /* it handled the watchdog's signal and exited */
+    w.exit_code = 3; /* the worker handled the watchdog's signal and exited */
     got = report_of(&v);
     ck_assert_ptr_nonnull(strstr(got, "failed first: exit code 3\n"));
     free(got);

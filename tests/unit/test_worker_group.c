@@ -242,8 +242,8 @@ START_TEST(test_start_failed) {
 }
 END_TEST
 
-/* Workers live on after SIGKILL. The node leaves, so that the other nodes go on without it; an end
- * that was known before stays. */
+/* Workers live on after SIGKILL. The node leaves the job, so that the other nodes go on without it.
+ * The result is GROUP_STUCK, unless the job had failed, or a signal had ended it, before. */
 START_TEST(test_workers_that_cannot_be_killed) {
     PLAY(GROUP_STUCK, START, ONE_BAD,
          {E(UNKILLABLE), 0, 0, GROUP_ENDED, {.leave = 1, .finish = 1}},

@@ -31,7 +31,7 @@
 
 #define WORKERS_MAX 512
 #define PATIENCE_MS 30000
-#define CATCH_MS    5000 /* milliseconds that catch_in_execve() tries */
+#define CATCH_MS    5000 /* how long catch_in_execve() tries, in ms */
 
 static struct spawn_test_hooks hooks;
 const struct spawn_test_hooks *spawn_test_hooks = &hooks;
@@ -271,7 +271,7 @@ START_TEST(test_a_worker_starts_clean) {
     read_line(in, line, sizeof line);
     ck_assert_str_eq(line, "2"); /* no signal is blocked, none ignored */
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, "0, 1, 2"); /* by ls -m, because a pipe to tr would be listed, too */
+    ck_assert_str_eq(line, "0, 1, 2"); /* ls -m needs no pipe, which would be one more descriptor */
     char expected[64];
     (void) snprintf(expected, sizeof expected, "%d %d %d", worker_pid(w), worker_pid(w),
                     worker_pid(w));
@@ -438,7 +438,7 @@ START_TEST(test_a_cgroup_that_kills_at_birth) {
 }
 END_TEST
 
-/* ---- reports of exits: none is lost ---- */
+/* ---- every exit of a worker is reported ---- */
 
 START_TEST(test_exit_before_the_pid_is_noted) {
     struct place p;

@@ -1,6 +1,6 @@
-/* A worker that never goes on, for tests of crun-agent why and --hang-timeout. All ranks wait in
- * all_reduce(), but for the rank of the first argument, which is in the function that the second
- * argument names. Each rank writes "in place" to stdout before it waits. */
+/* A worker that waits forever, for tests of `crun-agent why` and --hang-timeout. The rank that the
+ * first argument gives waits in the function that the second argument names; all other ranks wait
+ * in all_reduce(). Each rank writes "in place" to stdout before it waits. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -60,8 +60,9 @@ struct backend_group {
     const char *bind_address; /* numeric address of this host at which other ranks reach it */
     struct backend_store store;
     /* A descriptor that becomes readable when the agent has sent something; -1 if there is no
-     * agent. After that, is_over(store.arg) returns whether the agent has ended the round: the
-     * group will never work again, so its waits may end. Any thread may call is_over(). */
+     * agent. When it is readable, call is_over(store.arg), which returns true if the agent has
+     * ended the round. After the end of the round the group never works again, so waits for other
+     * ranks can end. Any thread may call is_over(). */
     int agent_fd;
     bool (*is_over)(void *arg);
 };

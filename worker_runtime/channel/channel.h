@@ -18,8 +18,8 @@ struct worker_channel {
     bool was_open;             /* true if a connection was made, even if it has been closed */
     uint32_t bell_seen;        /* value that the page's bell had when all packets were last read */
     struct round_state round;
-    /* for each entry of the page's groups[]: the pointer that worker_channel_show() has set to it;
-     * NULL if the entry is not in use */
+    /* shown[i] is the `entry` that was given to worker_channel_show() for the page's groups[i];
+     * NULL if groups[i] is not in use */
     struct channel_group **shown[CHANNEL_GROUPS_MAX];
 };
 
@@ -52,17 +52,17 @@ void worker_channel_read_all(struct worker_channel *c);
  * connection stays open. */
 void worker_channel_begin_round(struct worker_channel *c);
 
-/* What a page shows of a process group. */
+/* What a worker's page says about one process group. */
 struct shown_group {
-    uint64_t number; /* index of the group among the groups of the round */
+    uint64_t number; /* index of the group among all groups made in this round */
     const char *name;
     uint32_t place, size;
 };
 
 /* Gives a group an entry in the page, and sets *entry to it. If there is no page or no entry is
- * free, sets *entry to NULL. The entry stays in memory that can be written, also after the channel
- * is closed. When the next round begins, *entry becomes NULL; so `entry` must stay valid until
- * worker_channel_hide(). */
+ * free, sets *entry to NULL. The entry can be written even after the channel is closed. When the
+ * next round begins, worker_channel_begin_round() sets *entry to NULL; so `entry` must stay valid
+ * until worker_channel_hide(). */
 void worker_channel_show(struct worker_channel *c, const struct shown_group *group,
                          struct channel_group **entry);
 void worker_channel_hide(struct worker_channel *c, struct channel_group **entry);

@@ -13,8 +13,8 @@
  * number, or 0 if the handler is not installed. */
 int dump_install_handler(void);
 
-/* After this call the handler reports each dump to the agent on the connection `fd`. `fd` and
- * `page` must stay valid until dump_disconnect(). */
+/* After this call, the signal handler of dump_install_handler() reports each dump to the agent on
+ * the connection `fd`. `fd` and `page` must stay valid until dump_disconnect(). */
 void dump_connect(int fd, struct channel_page *page);
 
 /* Call this before `fd` is closed. If dump_connect() was called with `fd`, makes the handler stop

@@ -127,7 +127,8 @@ static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     group_report_failure(g, words, first, sizeof(first));
 }
 
-/* Reports for each group how many collectives this rank has made in it. */
+/* Reports in the store, for each group that has not failed, how many collectives this rank has made
+ * in it. */
 static void leave_groups(struct crunrt *rt) {
     for (struct crunrt_group *g = rt->groups; g != NULL; g = g->next) {
         bool is_whole = g->state != NULL && g->broken.code == 0 && g->size > 1 && !g->is_foreign;

@@ -17,7 +17,7 @@
 struct crunrt_group {
     struct crunrt *rt;
     struct crunrt_group *next; /* in the list of groups of `rt` */
-    int *ranks;                /* [size] the ranks of the group in the job; NULL = all ranks */
+    int *ranks;                /* [size] the ranks of the group in the job; NULL if all are in it */
     bool in_monitored_barrier;
     /* view of the job's store that puts the group's prefix in front of each key (group_store.c) */
     struct crunrt_store *store;
@@ -79,17 +79,18 @@ int group_call_begin(struct crunrt_group *g, struct group_call *call, struct cr_
 /* Records in `begun` and `peer` which call this rank is about to wait for. */
 void group_call_announce(struct crunrt_group *g, const struct group_call *call);
 
-/* ---- group_progress.c: what this rank is in, for its agent ---- */
+/* ---- group_progress.c: shows in the page which call this rank is in ---- */
 
-/* Shows the group in the page, as being made. Call group_progress_leave() when it is made. */
+/* Shows in the page that this rank is making the group. Call group_progress_leave() when the group
+ * is made. */
 void group_progress_make(struct crunrt_group *g);
 
-/* Call this when this rank enters the call, and when it begins to wait for a call that it has
- * started. `since_ns` is the time of that moment. */
+/* Call this when this rank enters `call`, or begins to wait for the end of `call`, which it has
+ * started earlier. `since_ns` is the time of that moment, in ns of the monotonic clock. */
 void group_progress_enter(struct crunrt_group *g, const struct group_call *call, int64_t since_ns);
 
-/* Call this when this rank has left the call or the wait. `open` is true if operations that it has
- * started may be unfinished. Do not call this after a failure that breaks the group. */
+/* Call this when this rank has left the call or the wait, unless a failure has broken the group.
+ * `open` is true if operations that this rank has started may be unfinished. */
 void group_progress_leave(struct crunrt_group *g, bool open);
 
 /* Prepares each operation ops[i] of a batch, as calls[i]. Also stores those that have elements in

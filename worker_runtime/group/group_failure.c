@@ -62,10 +62,10 @@ static int64_t grace_ms(const struct crunrt_group *g, int code) {
     return g->rt->channel.page != NULL ? GRACE_UNDER_AGENT_MS : GRACE_AFTER_RESET_MS;
 }
 
-/* Returns true if the agent has ended the round, or does so within grace_ms. The agent sees the
- * death of a worker before any other process does, and names that worker. So this rank need not
- * wait for signs of the other ranks, and a worker that goes on in its process loses no time. To a
- * worker that cannot rejoin the agent reports nothing. */
+/* Returns true if the agent has ended the round, or ends it within grace_ms. After that, this rank
+ * need not wait for signs of the other ranks: the agent notices the death of a worker first, and
+ * names that worker. Returns false at once if this worker cannot rejoin, because the agent reports
+ * the end of a round only to workers that can. */
 static bool agent_knows(struct crunrt_group *g, int64_t grace_ms) {
     const struct channel_page *page = g->rt->channel.page;
     if (page == NULL || atomic_load(&page->can_rejoin) == 0) return false;

@@ -1,8 +1,9 @@
 /* Shows in the page which operation of a group this rank is in, so that the agents of the job can
  * tell at once which rank has not entered an operation in which others wait.
  *
- * An operation costs three stores and no call of the system: the time and the operation when it is
- * entered, and the operation without the mark that this rank waits in it when it is left. */
+ * A collective costs three atomic stores and no system call. Entering it stores the time, and the
+ * operation with a mark that this rank waits in it; leaving it stores the operation without the
+ * mark. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 

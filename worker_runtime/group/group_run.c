@@ -29,7 +29,7 @@ static int fail_broken(const struct crunrt_group *g, const crunrt_op *op) {
     return -EPIPE;
 }
 
-/* Writes "<kind> #<seq>". Every operation needs this text, so it is not made by snprintf(), which
+/* Writes "<kind> #<seq>" to `out`. Each operation calls this, so it does not use snprintf(), which
  * takes ten times as long. */
 static void name_call(char out[48], const char *kind, uint32_t seq) {
     char digits[10];

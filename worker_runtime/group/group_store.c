@@ -139,9 +139,9 @@ static int check_left(struct crunrt_group *g, struct crunrt_store *store, struct
     return 0;
 }
 
-/* Checks whether a rank of the group has ended, while this rank makes the group or is in a
- * monitored barrier: both need every rank. In collectives `left` says more exactly whether this
- * rank waits for one that has gone. */
+/* If this rank is making the group or is in a monitored barrier, which both need every rank: fails
+ * if a rank of the group has ended. In all other calls returns 0, because check_left() tells
+ * exactly whether this call waits for a rank that has gone. */
 static int check_ended(struct crunrt_group *g, struct cr_error *err) {
     if (g->is_foreign || (g->state != NULL && !g->in_monitored_barrier)) return 0;
     int rank = rt_ended_rank(g->rt, g->ranks, (size_t) g->size);

@@ -29,7 +29,7 @@ struct crunrt_work {
     bool is_handed;           /* true if a stream waits for the work; so the program can free the
                                * work before it is over */
     int result;               /* result of the work once it is over: 0, or a negative errno */
-    struct cr_error *failure; /* the text of a negative result; NULL if memory is short */
+    struct cr_error *failure; /* describes a negative result; NULL if there is none, or no memory */
     /* The second and later operations of a batch, `more` of them: each one's number in the flight
      * recorder and, if the backend starts the operations one by one, its handle. */
     size_t more;
@@ -78,8 +78,8 @@ static void free_work(struct crunrt_work *w) {
     free(w);
 }
 
-/* Sets the work's result to the error. The text has an allocation of its own, so that works, which
- * most often succeed, stay small. */
+/* Sets the work's result to the error. The error is copied to memory of its own, so that a work
+ * that succeeds, as most do, needs no room for it. */
 static void set_failure(struct crunrt_work *w, const struct cr_error *err) {
     w->result = err->code;
     w->failure = malloc(sizeof(*w->failure));

@@ -514,7 +514,7 @@ typedef enum crunrt_reduce_op {
     CRUNRT_MAX = 2,
     CRUNRT_MIN = 3,
     CRUNRT_AVG = 4,  /* sum / size; floating types (nccl: integers too, rounded towards zero) */
-    CRUNRT_BAND = 5, /* this and the next two: bitwise; only integer types; not on nccl */
+    CRUNRT_BAND = 5, /* this one and the next two are bitwise: only for integers, not on nccl */
     CRUNRT_BOR = 6,
     CRUNRT_BXOR = 7
 } crunrt_reduce_op;

@@ -45,8 +45,8 @@ enum flight_state { FLIGHT_STARTED, FLIGHT_COMPLETED, FLIGHT_FAILED };
 uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op);
 void flight_end(uint64_t number, bool has_succeeded);
 
-/* Returns the time of flight_begin() in ns of the monotonic clock. Call this before 2000 more
- * operations begin. */
+/* Returns when the call of flight_begin() that returned `number` was made, in ns of the monotonic
+ * clock. The record keeps 2000 operations: call this before 2000 further operations have begun. */
 int64_t flight_started_ns(uint64_t number);
 
 /* Sets the rank and world size that are written to the flight record, and sets its default path

@@ -30,8 +30,8 @@ struct crunrt {
     struct crunrt *next_living;   /* in the list of all runtimes of this process */
     pid_t pid;                    /* the process that has made this runtime */
     struct crunrt_group *groups;  /* list of all groups of this runtime that are not destroyed */
-    /* Reports for each of `groups` how many collectives this rank has made; NULL before the first
-     * group. */
+    /* Reports in the store how many collectives this rank has made in each of `groups`; NULL before
+     * the first group is made. */
     void (*leave_groups)(struct crunrt *rt);
     struct worker_place place; /* rank, world size and store address in the current round */
     struct crunrt_store *store;
@@ -49,16 +49,17 @@ struct crunrt {
 };
 
 /* Call rt_begin_life() when crunrt_init() has succeeded, and rt_end_life() before the runtime is
- * freed. In between, the normal end of the process calls rt_report_end(). */
+ * freed. Between the two calls, the normal end of the process calls rt_report_end(). */
 void rt_begin_life(struct crunrt *rt);
 void rt_end_life(struct crunrt *rt);
 
-/* Reports in the store that this rank has ended, for the ranks that wait for it. Waits at most a
- * second for the store, and not for another thread. */
+/* Reports in the store that this rank has ended, so that ranks that wait for it fail at once. Waits
+ * at most a second for the store. If another thread uses the store's connection, reports nothing.
+ */
 void rt_report_end(struct crunrt *rt);
 
-/* Returns the first rank of ranks[count] that has reported its end in this round; of all ranks if
- * `ranks` is NULL. Returns -1 if none has. */
+/* Returns a rank of ranks[count] that has reported its end in this round; -1 if none has. If
+ * `ranks` is NULL, all ranks of the job count. */
 int rt_ended_rank(struct crunrt *rt, const int *ranks, size_t count);
 
 /* Returns true from the moment when the agent has ended the round without an agreed step until the

@@ -48,8 +48,9 @@ static int fail_round_is_over(uint64_t steps) {
                    (unsigned long long) steps);
 }
 
-/* Returns whether the round is over without notice. The agent sets `over` in the page before it
- * sends the packet OVER, so that crunrt_wait_for_round_end() may return before the packet comes. */
+/* Returns whether the agent has ended the round without an agreed step. It first sets `over` in the
+ * page and then sends the packet OVER. This function checks both, because
+ * crunrt_wait_for_round_end() may already have returned although the packet has not come yet. */
 static bool is_over(const struct worker_channel *c) {
     return c->round.is_over || (c->page != NULL && atomic_load(&c->page->over) != 0);
 }

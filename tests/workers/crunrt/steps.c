@@ -110,9 +110,10 @@ void mode_lose_opening(void) {
     crunrt_destroy(rt);
 }
 
-/* Makes three steps with a barrier each. After that, the rank argument[0] stays away, and the
- * others enter one more operation: a barrier; or, with TEST_MESSAGE=1, a receive from that rank in
- * rank 0, and nothing in the others. argument[1] is the timeout of that operation in ms. */
+/* Makes three steps, each with a barrier. The rank argument[0] enters no further operation. The
+ * other ranks enter a fourth barrier; but with TEST_MESSAGE=1, rank 0 enters a receive from the
+ * rank argument[0], and the others enter nothing. argument[1] is the timeout of this operation in
+ * ms. */
 void mode_behind(void) {
     int late = atoi(argument[0]);
     crunrt_op op = CRUNRT_OP_INIT;

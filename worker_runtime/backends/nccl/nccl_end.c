@@ -52,7 +52,8 @@ void set_connected(struct nccl_state *s) {
  * waiting, the thread frees the job, else the caller does. */
 struct job {
     void (*run)(struct job *j);
-    /* If the caller has given up waiting, the thread calls this after run(), with the lock held. */
+    /* If the caller has given up waiting, the thread calls run_late() after run(), with the lock
+     * held. */
     void (*run_late)(struct job *j);
     struct nccl_state *states; /* a list, linked by next_in_job */
     ncclComm_t *comms;         /* the `count` communicators that the job aborts */

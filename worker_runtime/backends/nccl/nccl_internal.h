@@ -51,8 +51,8 @@ struct nccl_state {
                          * state */
     bool has_graphs;    /* true if operations of the communicator have become part of CUDA graphs */
     int inside;         /* number of threads that are in a call of NCCL with this communicator */
-    bool is_inspected;  /* true while the overseer asks NCCL for the communicator's error; no other
-                         * thread begins a call of NCCL with the communicator meanwhile */
+    bool is_inspected;  /* true while the overseer asks NCCL for the communicator's error; until it
+                         * is false, no other thread begins a call with the communicator */
     int pins;           /* more than 0 while the overseer uses the state, even without the lock */
     /* The call of NCCL that the group's thread is in: what the call does (for error texts; NULL if
      * the thread is in no call), when it began, its timeout and its deadline, all three in ms. */
@@ -105,14 +105,15 @@ int wait_for_comm(struct nccl_state *s, const struct backend_store *store, const
                   int64_t timeout_ms, int64_t deadline_ms, struct cr_error *err);
 
 /* Checks the communicator. Returns 0 if it is usable, and -EINPROGRESS if a call of NCCL on it is
- * in progress. Otherwise sets err and returns the error that NCCL reports, also an asynchronous
- * one; or, if the communicator was aborted, the reason of the abort. Only the group's thread calls
- * this. */
+ * in progress. Otherwise sets err and returns a negative errno: the error that NCCL reports for
+ * the communicator, also one of an earlier operation; or, if the communicator was aborted, the
+ * reason of the abort. Only the group's thread calls this. */
 int look_at_comm(struct nccl_state *s, const char *phase, struct cr_error *err);
 
-/* Does what look_at_comm() does, for the overseer. If the group's thread is in a call of NCCL with
- * the communicator, returns 0 at once, because NCCL allows only one thread at a time to use a
- * communicator. */
+/* The overseer calls this in place of look_at_comm(). Returns 0 at once if there is no
+ * communicator, if it is being aborted, or if the group's thread is in a call of NCCL with it,
+ * because NCCL allows only one thread at a time to use a communicator. Otherwise does what
+ * look_at_comm() does. */
 int inspect_comm(struct nccl_state *s, const char *phase, struct cr_error *err);
 
 /* ---- nccl_launch.c: operations on the stream ---- */
@@ -170,8 +171,8 @@ bool nccl_wait_change(int64_t deadline_ms);
 /* Adds a state to those that the overseer watches. The first call starts the overseer's thread.
  * Returns 0; or a negative errno, and sets err, if no thread can be started. */
 int overseer_add(struct nccl_state *s, struct cr_error *err);
-/* Removes a state from those that the overseer watches. Waits until the overseer does not use it.
- */
+/* Removes a state from those that the overseer watches. Returns when the overseer no longer uses
+ * the state. */
 void overseer_remove(struct nccl_state *s);
 
 /* Call this with the lock held. Calls func(s, arg) for each state that the overseer watches. */
@@ -190,10 +191,10 @@ int comm_take(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err);
  * communicator has been aborted since comm_take(), sets err and returns the reason of the abort. */
 int comm_give(struct nccl_state *s, struct cr_error *err);
 
-/* These do for the overseer's thread what comm_take() and comm_give() do. inspect_begin() returns
- * false if there is no communicator, if it is being aborted, or if another thread is in a call with
- * it. If it returns true, other threads wait in comm_take() and call_begin() until inspect_end().
- */
+/* The overseer's thread calls these in place of comm_take() and comm_give(). inspect_begin()
+ * returns false if there is no communicator, if it is being aborted, or if another thread is in a
+ * call with it. If inspect_begin() returns true, other threads wait in comm_take() and call_begin()
+ * until inspect_end() is called. */
 bool inspect_begin(struct nccl_state *s, ncclComm_t *comm);
 int inspect_end(struct nccl_state *s, struct cr_error *err);
 
@@ -228,7 +229,7 @@ void repair_group_depth(const struct nccl_api *api);
 
 /* ---- nccl_end.c ---- */
 
-/* Returns false before the communicator of `s` is made, and after its abort or end. */
+/* Returns true after the communicator of `s` is made, until it is aborted or ended. */
 bool has_comm(struct nccl_state *s);
 
 /* Call this when the communicator of `s` is connected. After this call, an abort of any connected

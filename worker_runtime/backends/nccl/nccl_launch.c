@@ -42,7 +42,7 @@ struct nccl_work {
 
 /* ---- the device of this thread ---- */
 
-/* Makes the state's device the current one of this thread, until leave_context(). */
+/* Makes the state's device the current one of this thread, until leave_context(s, *before). */
 static int enter_context(struct nccl_state *s, void **before, struct cr_error *err) {
     const struct nccl_api *api = s->api;
     int e = api->cuCtxGetCurrent(before);
@@ -500,7 +500,7 @@ int nccl_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     return rc;
 }
 
-/* The capture mode of the thread stays as it is: CUDA allows cuStreamWaitEvent() in every mode. */
+/* Does not change the thread's capture mode: CUDA allows cuStreamWaitEvent() in every mode. */
 int nccl_wait_stream(void *arg, void *stream, struct cr_error *err) {
     struct nccl_work *w = arg;
     struct nccl_state *s = w->launch->s;

@@ -143,9 +143,10 @@ static void set_comm(struct nccl_state *s, ncclComm_t comm) {
     nccl_unlock();
 }
 
-/* Initialises the communicator in a group of NCCL. In a group, ncclCommInitRankConfig() only makes
- * the handle, and ncclGroupEnd() waits for the other ranks. So this thread can give the handle to
- * the overseer, which aborts the communicator at the deadline, before it waits. */
+/* Initialises the communicator between ncclGroupStart() and ncclGroupEnd(). There
+ * ncclCommInitRankConfig() only makes the handle, and ncclGroupEnd() waits for the other ranks. So
+ * this thread has the handle before it waits, and can store it for the overseer, which aborts the
+ * communicator at the deadline. */
 static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots) {
     ncclComm_t comm = NULL;
     ncclResult_t r = s->api->ncclGroupStart();
