@@ -24,6 +24,13 @@ static struct ballot *find(const struct electorate *e, int64_t rank) {
     return rank >= 0 && rank < (int64_t) e->size ? &e->ballots[rank] : NULL;
 }
 
+int64_t electorate_claim(struct electorate *e, int64_t rank, uint64_t instance) {
+    struct ballot *b = find(e, rank);
+    if (b == NULL || (b->instance != 0 && b->instance != instance)) return -1;
+    b->instance = instance;
+    return rank;
+}
+
 void electorate_hold(struct electorate *e, int64_t rank, int64_t until_ms) {
     struct ballot *b = find(e, rank);
     if (b != NULL && until_ms > b->held_until_ms) b->held_until_ms = until_ms;

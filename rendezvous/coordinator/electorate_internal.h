@@ -19,6 +19,7 @@
 
 struct ballot {
     int64_t held_until_ms; /* 0 = the ballot was never held */
+    uint64_t instance;     /* of the node that has this ballot; 0 = not known yet */
     bool is_void;
 };
 
@@ -34,6 +35,11 @@ struct electorate {
  * unchanged. */
 int electorate_begin(struct electorate *e, uint64_t rounds_seen, uint32_t size, bool is_won);
 void electorate_end(struct electorate *e);
+
+/* Gives the ballot `rank` to the node with this instance, unless another node has it. Returns the
+ * rank; or -1 if another node has it: another coordinator has formed a round of the same number, in
+ * which this node has the same rank. Returns -1 also if the electorate has no such rank. */
+int64_t electorate_claim(struct electorate *e, int64_t rank, uint64_t instance);
 
 /* Make the ballot of `rank` held until until_ms, free, or void. They do nothing if the electorate
  * has no such rank. electorate_hold() also does nothing if the ballot is held for longer

@@ -94,10 +94,15 @@ void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinat
     s->confirmed_ms = COORDINATOR_NEVER;
     s->heir_port = j->heir_port <= UINT16_MAX ? (uint16_t) j->heir_port : 0;
     if (has_heirs && is_newer) begin_foreign(c, j);
-    if (has_heirs && j->rounds_seen == u->now.rounds_seen) s->ballot = j->last_rank;
-    if (has_heirs && j->rounds_seen == u->before.rounds_seen) s->ballot_before = j->last_rank;
+    if (has_heirs && j->rounds_seen == u->now.rounds_seen) {
+        s->ballot = electorate_claim(&u->now, j->last_rank, s->instance);
+    }
+    if (has_heirs && j->rounds_seen == u->before.rounds_seen) {
+        s->ballot_before = electorate_claim(&u->before, j->last_rank, s->instance);
+    }
     if (s->ballot >= 0 && j->before_seen == u->before.rounds_seen) {
-        s->ballot_before = (int64_t) j->before_place - 1;
+        s->ballot_before =
+            electorate_claim(&u->before, (int64_t) j->before_place - 1, s->instance);
     }
     if (s->ballot >= 0 && j->before_size == 0 && !c->has_formed) electorate_end(&u->before);
     u->check_ms = 0;
@@ -162,7 +167,7 @@ static void begin_own(struct coordinator *c) {
     }
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
-        s->ballot = s->group_rank;
+        s->ballot = electorate_claim(&u->now, s->group_rank, s->instance);
         /* a node that never sends heard_at_ms is of an older build, and can join no heir */
         if (s->confirmed_ms == COORDINATOR_NEVER) electorate_void(&u->now, s->ballot);
         hold_ballots(c, s);

@@ -46,9 +46,9 @@ void succession_init(struct succession *s);
 /* Call this with each ROUND of this node, and the id of the coordinator that has sent it. */
 void succession_begin_round(struct succession *s, const struct rdzv_round *r,
                             uint64_t coordinator);
-/* Call this with `settled` in each BEAT_ACK, and the id of the coordinator that has sent it. Two
- * coordinators may each have formed a round of the same number, of which only one gets settled. So
- * this does nothing if another coordinator has sent this node's ROUND. */
+/* Call this with the field `settled` of each BEAT_ACK, and the id of the coordinator that has sent
+ * it. Two coordinators may each have formed a round of the same number, of which only one gets
+ * settled. So this does nothing if another coordinator has sent this node's ROUND. */
 void succession_settle(struct succession *s, uint64_t settled, uint64_t coordinator);
 /* Call this when the coordinator is lost. heard_ms is the time of the last message from it. Returns
  * true if a new search for a coordinator begins, or if there are no heirs. Returns false if an

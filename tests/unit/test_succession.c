@@ -93,6 +93,18 @@ START_TEST(nodes_that_have_ended_elect_nobody) {
 }
 END_TEST
 
+START_TEST(a_ballot_belongs_to_one_node) {
+    struct electorate e = {.rounds_seen = 0};
+    ck_assert_int_eq(electorate_begin(&e, 1, 3, true), 0);
+    ck_assert_int_eq(electorate_claim(&e, 2, 7), 2);
+    ck_assert_int_eq(electorate_claim(&e, 2, 7), 2);
+    ck_assert_int_eq(electorate_claim(&e, 2, 8), -1); /* rank 2 of another round 0 */
+    ck_assert_int_eq(electorate_claim(&e, 3, 8), -1);
+    ck_assert_int_eq(electorate_claim(&e, -1, 8), -1);
+    electorate_end(&e);
+}
+END_TEST
+
 /* ---- member/succession.c ---- */
 
 static struct succession lost(enum rendezvous_loss how, uint32_t own_rank) {
@@ -438,6 +450,25 @@ START_TEST(an_heir_forms_a_round_with_a_majority_only) {
 }
 END_TEST
 
+/* Another coordinator has formed a round of the same number, in which d had the rank that b has in
+ * the round of this coordinator. d does not hold the ballot of b. */
+START_TEST(a_node_of_another_round_of_the_same_number_has_no_ballot_here) {
+    struct rdzv_message m = {.type = RDZV_ABANDON};
+    m.abandon.why = "it has not answered";
+    struct peer *gone[] = {&b, &d};
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(coordinator_receive(c, now, gone[i]->seat, &m, NULL), 0);
+        coordinator_lost(c, now, gone[i]->seat, "its connection was closed");
+    }
+    ck_assert(look().lacks_majority);
+    d.join.last_rank = b.join.last_rank;
+    join(&d, 3);
+    ck_assert(look().lacks_majority);
+    join(&b, 2);
+    ck_assert(!look().lacks_majority);
+}
+END_TEST
+
 START_TEST(an_heir_begins_no_run_of_its_own) {
     struct peer fresh = {.rounds = 0};
     new_coordinator(true);
@@ -507,6 +538,7 @@ int main(void) {
     tcase_add_test(t, a_coordinator_decides_while_no_other_one_can_win);
     tcase_add_test(t, an_heir_needs_more_than_half_and_half_is_enough_to_stay);
     tcase_add_test(t, nodes_that_have_ended_elect_nobody);
+    tcase_add_test(t, a_ballot_belongs_to_one_node);
     tcase_add_test(t, after_the_end_of_the_process_an_heir_serves_at_once);
     tcase_add_test(t, a_silent_coordinator_is_given_five_quarters_of_a_lease);
     tcase_add_test(t, the_search_ends_four_leases_after_it_began);
@@ -524,6 +556,7 @@ int main(void) {
     tcase_add_test(t, a_node_that_has_abandoned_the_coordinator_has_not_ended);
     tcase_add_test(t, a_waiting_node_whose_connection_is_reset_has_not_ended);
     tcase_add_test(t, an_heir_forms_a_round_with_a_majority_only);
+    tcase_add_test(t, a_node_of_another_round_of_the_same_number_has_no_ballot_here);
     tcase_add_test(t, an_heir_begins_no_run_of_its_own);
     tcase_add_test(t, no_round_forms_before_the_last_one_is_settled);
     tcase_add_test(t, a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_away);
