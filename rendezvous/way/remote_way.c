@@ -156,8 +156,9 @@ int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t
                     const char *host, uint16_t port, const char *run_id) {
     r->way = (struct way){.kind = kind, .loop = loop};
     r->run_id = strdup(run_id);
+    if (r->run_id == NULL) return -ENOMEM;
     r->dial = dial_new(loop, host, port, run_id, &dial_events, r);
-    if (r->run_id == NULL || r->dial == NULL) {
+    if (r->dial == NULL) {
         free(r->run_id);
         return -ENOMEM;
     }
