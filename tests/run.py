@@ -33,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 KINDS = ["unit", "golden", "integration", "fault", "sim", "fuzz", "interop"]
 SKIP = 77
 TIMEOUT_S = 120
+REAP_S = 5  # time between two looks for orphans that have ended
 # Every process that a test starts inherits this variable, by which leftover processes are found.
 MARK = "CRUN_TEST_RUN"
 STARTING = threading.Lock()
@@ -115,6 +116,20 @@ def end_leftovers(mark, patience_s):
     return left
 
 
+def wait_and_reap(child, timeout_s):
+    """Waits for a test, and meanwhile reaps orphans. A test that starts hundreds of launchers
+    leaves so many that reading /proc would take longer and longer."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return child.wait(max(0, min(left, REAP_S)))
+        except subprocess.TimeoutExpired:
+            if left <= REAP_S:
+                raise
+        reap_orphans()
+
+
 def run_one(test, build, serial):
     mark = f"{os.getpid()}-{serial}"
     env = dict(os.environ, BUILD=os.path.relpath(build, ROOT), PYTHONDONTWRITEBYTECODE="1",
@@ -134,7 +149,7 @@ def run_one(test, build, serial):
                                          stdout=output, stderr=subprocess.STDOUT,
                                          start_new_session=True)
                 RUNNING.add(child.pid)
-            status = child.wait(test.timeout)
+            status = wait_and_reap(child, test.timeout)
         except subprocess.TimeoutExpired:
             timed_out, status = True, None
             os.killpg(child.pid, signal.SIGKILL)
