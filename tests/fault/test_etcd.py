@@ -19,7 +19,7 @@ from crun_test import CRUN, clean_env, read_text, run, run_tests, skip, wait_for
 from etcd_cluster import ETCD, Authority, EtcdCluster
 from nodes import Nodes
 from free_port import free_port
-from rdzv_node import Cast
+from rdzv_node import Cast, end_well, go_on
 
 # Leases short enough for a test, long enough for a busy machine.
 SETTINGS = ["min_nodes=2", "max_nodes=3", "keep_alive_interval_ms=1000", "keep_alive_max_attempt=3",
@@ -38,23 +38,6 @@ def three(cast, cluster):
         n.until_round(lambda m: m["groups"] == 3)
     leader = next(n for n in nodes if led(n))
     return leader, [n for n in nodes if n is not leader]
-
-
-def go_on(nodes, after):
-    """Waits until all nodes are in the same round after round `after`. Returns its number."""
-    found = [n.until_round(lambda m: m["round"] > after and m["groups"] == len(nodes))
-             for n in nodes]
-    assert len({(m["round"], m["port"]) for m in found}) == 1, found
-    assert {m["restart"] for m in found} == {0}
-    return found[0]["round"]
-
-
-def end_well(nodes):
-    for n in nodes:
-        n.tell("succeed")
-    for n in nodes:
-        assert n.expect("end").startswith("0"), n.story
-        assert n.wait() == 0
 
 
 def test_a_round_and_a_good_end(tmp):
@@ -111,7 +94,7 @@ def test_a_member_of_etcd_dies(tmp):
         leader, others = three(cast, cluster)
         cluster.kill(0)  # the etcd member that is every node's endpoint
         others[0].signal(signal.SIGKILL)
-        after = go_on([leader, others[1]], 0)
+        after = go_on([leader, others[1]], 0)[0]["round"]
         late = cast.node("etcd", f"127.0.0.1:{cluster.ports[1]}", *SETTINGS)
         go_on([leader, others[1], late], after)
         end_well([leader, others[1], late])
@@ -130,7 +113,7 @@ def test_a_leader_that_sleeps_is_replaced_and_obeys_when_it_wakes(tmp):
     with EtcdCluster(tmp, 1) as cluster, Cast() as cast:
         leader, others = three(cast, cluster)
         leader.signal(signal.SIGSTOP)
-        after = go_on(others, 0)
+        after = go_on(others, 0)[0]["round"]
         leader.signal(signal.SIGCONT)
         go_on([leader, *others], after)
         end_well([leader, *others])

@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import run_tests, wait_for
 from netns import Net
 from nodes import Nodes
-from rdzv_node import Cast
+from rdzv_node import Cast, end_well, go_on
 
 PORT = 29400
 ELASTIC = ["min_nodes=2", "max_nodes=3", "keep_alive_interval_ms=500", "keep_alive_max_attempt=4",
@@ -24,22 +24,6 @@ def three(cast, net, *more):
              for h in net.hosts]
     first = [n.until_round(lambda m: m["groups"] == 3) for n in nodes]
     return nodes, first
-
-
-def go_on(nodes, after):
-    found = [n.until_round(lambda m: m["round"] > after and m["groups"] == len(nodes))
-             for n in nodes]
-    assert len({(m["round"], m["addr"], m["port"]) for m in found}) == 1, found
-    assert {m["restart"] for m in found} == {0}, found  # a lost node costs no restart
-    return found
-
-
-def end_well(nodes):
-    for n in nodes:
-        n.tell("succeed")
-    for n in nodes:
-        assert n.expect("end").startswith("0")
-        assert n.wait() == 0
 
 
 def test_the_endpoints_host_hosts(tmp):

@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import run_tests, wait_for
 from netns import Net
 from nodes import Nodes
-from rdzv_node import Cast
+from rdzv_node import Cast, end_well, go_on
 
 PORT = 29400
 FAST = ["keep_alive_interval_ms=500", "keep_alive_max_attempt=4", "join_timeout_ms=60000"]
@@ -24,23 +24,6 @@ def start(cast, net, *more, count=None):
              for h in net.hosts]
     first = [n.until_round(lambda m: m["groups"] == (count or len(nodes))) for n in nodes]
     return nodes, first
-
-
-def go_on(nodes, after, groups=None):
-    """Waits until these nodes are in one round after the round `after`, at no cost."""
-    found = [n.until_round(lambda m: m["round"] > after and m["groups"] == (groups or len(nodes)))
-             for n in nodes]
-    assert len({(m["round"], m["addr"], m["port"]) for m in found}) == 1, found
-    assert {m["restart"] for m in found} == {0}, found
-    return found
-
-
-def end_well(nodes):
-    for n in nodes:
-        n.tell("succeed")
-    for n in nodes:
-        assert n.expect("end").startswith("0")
-        assert n.wait() == 0
 
 
 def leaders(nodes):

@@ -95,3 +95,21 @@ class Cast:
         if kind is not None:
             for n in self.nodes:
                 print("---", *n.argv[1:], f"exit {n.process.returncode}", *n.story, sep="\n  ")
+
+
+def go_on(nodes, after, groups=None):
+    """Waits until these nodes are in one round after the round `after`, which has `groups` nodes
+    (default: only these). A lost node costs no restart. Returns their events of the round."""
+    found = [n.until_round(lambda m: m["round"] > after and m["groups"] == (groups or len(nodes)))
+             for n in nodes]
+    assert len({(m["round"], m["addr"], m["port"]) for m in found}) == 1, found
+    assert {m["restart"] for m in found} == {0}, found
+    return found
+
+
+def end_well(nodes):
+    for n in nodes:
+        n.tell("succeed")
+    for n in nodes:
+        assert n.expect("end").startswith("0"), n.story
+        assert n.wait() == 0
