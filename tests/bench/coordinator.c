@@ -10,7 +10,7 @@
  * allocated per member. */
 #include "base/clock.h"
 #include "base/parse.h"
-#include "rendezvous/coordinator/coordinator.h"
+#include "tests/bench/coordinator_actions.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -34,28 +34,9 @@ static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
     messages++;
 }
 
-static void do_hang_up(void *arg, void *peer) { (void) arg, (void) peer; }
-
-static int do_open_store(void *arg, uint64_t round, struct coordinator_store *out,
-                         struct cr_error *err) {
-    (void) arg, (void) round, (void) err;
-    (void) snprintf(out->addr, sizeof(out->addr), "10.0.0.1");
-    out->port = 1;
-    return 0;
-}
-
-static void do_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg, (void) level, (void) text;
-}
-
-static int wants_log(void *arg, enum cr_log_level level) {
-    (void) arg, (void) level;
-    return 0;
-}
-
 static const struct coordinator_actions actions = {
-    .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .log = do_log,
-    .wants_log = wants_log};
+    .send = do_send, .hang_up = no_hang_up, .open_store = no_store, .log = no_log,
+    .wants_log = wants_no_log};
 
 static void expect(int is_right, const char *what) {
     if (is_right) return;
