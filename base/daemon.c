@@ -1,4 +1,4 @@
-/* Functions for the start of a program: implements base/daemon.h. */
+/* Functions for the start and the end of a program: implements base/daemon.h. */
 #include "base/daemon.h"
 
 #include "base/cleanup.h"
@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,4 +41,13 @@ void cr_keep_standard_files(void) {
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void) open("/dev/null", O_RDWR);
     }
+}
+
+void cr_die_by(int signum) {
+    sigset_t set;
+    (void) signal(signum, SIG_DFL);
+    (void) sigemptyset(&set);
+    (void) sigaddset(&set, signum);
+    (void) sigprocmask(SIG_UNBLOCK, &set, NULL);
+    (void) raise(signum);
 }

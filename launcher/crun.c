@@ -125,18 +125,9 @@ static int fail_with(int status, struct cr_error *err) {
 
 static int fail_by(struct cr_error *err) { return fail_with(EXIT_FAILED, err); }
 
-static void die_by(int signum) {
-    sigset_t set;
-    (void) signal(signum, SIG_DFL);
-    (void) sigemptyset(&set);
-    (void) sigaddset(&set, signum);
-    (void) sigprocmask(SIG_UNBLOCK, &set, NULL);
-    (void) raise(signum);
-}
-
 static int fail_by_signal(int status, const struct agent_result *result) {
     char text[128];
-    if (!result->workers_started) die_by(result->signal);
+    if (!result->workers_started) cr_die_by(result->signal);
     (void) snprintf(text, sizeof(text), "SignalException: Process %d got signal: %d (SIG%s)",
                     (int) getpid(), result->signal, sigabbrev_np(result->signal));
     return fail(status, text);

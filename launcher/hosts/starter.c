@@ -9,6 +9,7 @@
 #include "agent/output/console.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/daemon.h"
 #include "base/log.h"
 #include "launcher/hosts/lead_internal.h"
 #include "launcher/hosts/lines_internal.h"
@@ -512,19 +513,10 @@ static void run_loop(struct starter *s) {
     (void) uv_loop_close(&s->loop);
 }
 
-static void die_by(int signum) {
-    sigset_t set;
-    (void) signal(signum, SIG_DFL);
-    (void) sigemptyset(&set);
-    (void) sigaddset(&set, signum);
-    (void) sigprocmask(SIG_UNBLOCK, &set, NULL);
-    (void) raise(signum);
-}
-
 /* Returns the exit status. If the job failed because a host was lost, and this has not been shown
  * to the user, sets err and returns a negative errno. */
 static int conclude(const struct starter *s, struct cr_error *err) {
-    if (s->closing_signal != 0) die_by(s->closing_signal);
+    if (s->closing_signal != 0) cr_die_by(s->closing_signal);
     if (s->why.code == 0 || s->lead.succeeded >= s->lead.min_nodes) return lead_status(&s->lead);
     *err = s->why;
     return s->why.code;
