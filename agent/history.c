@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "status/json_text.h"
 
 #include <errno.h>
 
@@ -37,7 +38,7 @@ static void log_round(struct history *h, const char *event, const struct rendezv
                               (json_int_t) r->group_rank, "nodes", (json_int_t) r->group_world_size,
                               "first_rank", (json_int_t) r->first_rank, "world_size",
                               (json_int_t) r->world_size, "master_addr",
-                              event_log_string(r->master_addr), "master_port",
+                              status_json_text(r->master_addr), "master_port",
                               (int) r->master_port));
 }
 
@@ -94,7 +95,7 @@ int history_open(struct history *h, const struct agent_job *job, const struct ca
     if (rc < 0) return rc;
     event_log_write(h->log, "job_started",
                     json_pack("{s:s, s:o, s:I, s:I}", "version", CRUN_VERSION, "program",
-                              event_log_string(job->title), "workers",
+                              status_json_text(job->title), "workers",
                               (json_int_t) worker_count(h), "max_restarts",
                               (json_int_t) job->max_restarts));
     return 0;

@@ -5,6 +5,7 @@
 #include "base/read_file.h"
 #include "base/text.h"
 #include "rendezvous/server.h"
+#include "status/json_text.h"
 #include "status/status.h"
 
 #include <stdio.h>
@@ -40,7 +41,7 @@ static bool read_stat(pid_t pid, char *state, long long *rss) {
 static json_t *wait_channel(pid_t pid) {
     char text[64];
     if (read_proc(pid, "wchan", text, sizeof(text)) <= 0) return json_null();
-    return strcmp(text, "0") == 0 ? json_null() : status_string(text);
+    return strcmp(text, "0") == 0 ? json_null() : status_json_text(text);
 }
 
 static json_t *cpu_seconds(pid_t pid) {
@@ -57,7 +58,7 @@ static void add_process(json_t *rank, const struct worker_process *process) {
     pid_t pid = worker_pid(process);
     (void) json_object_set_new(rank, "pid", json_integer(pid));
     if (!read_stat(pid, state, &rss)) return;
-    (void) json_object_set_new(rank, "kernel_state", status_string(state));
+    (void) json_object_set_new(rank, "kernel_state", status_json_text(state));
     (void) json_object_set_new(rank, "uninterruptible", json_boolean(state[0] == 'D'));
     (void) json_object_set_new(rank, "wait_channel", wait_channel(pid));
     (void) json_object_set_new(rank, "rss_bytes", json_integer(rss));
@@ -130,7 +131,7 @@ static json_t *rank_json(const struct node_status *s, uint32_t local_rank) {
     char folder[LOG_PATH_MAX];
     log_dir_path(s->case_file->logs, s->case_file->workers[local_rank].attempt, local_rank, "",
                  folder);
-    if (folder[0] != '\0') (void) json_object_set_new(rank, "log_dir", status_string(folder));
+    if (folder[0] != '\0') (void) json_object_set_new(rank, "log_dir", status_json_text(folder));
     return rank;
 }
 
@@ -148,7 +149,7 @@ static json_t *hosted_jobs(const struct node_status *s) {
 static json_t *own_job(const struct node_status *s, json_t *jobs) {
     const struct rendezvous_options *o = &s->job->rendezvous;
     size_t i;
-    json_t *job, *id = status_string(o->run_id);
+    json_t *job, *id = status_json_text(o->run_id);
     json_array_foreach(jobs, i, job) {
         if (!json_equal(json_object_get(job, "id"), id)) continue;
         json_decref(id);
@@ -166,8 +167,8 @@ static json_t *own_job(const struct node_status *s, json_t *jobs) {
 
 static void add_round(json_t *job, const struct node_status *s) {
     const struct rendezvous_round *r = s->round;
-    (void) json_object_set_new(job, "title", status_string(s->job->title));
-    (void) json_object_set_new(job, "role", status_string(s->job->rendezvous.role));
+    (void) json_object_set_new(job, "title", status_json_text(s->job->title));
+    (void) json_object_set_new(job, "role", status_json_text(s->job->rendezvous.role));
     (void) json_object_set_new(job, "group_state",
                                status_word(group_state_name(s->node->group.state)));
     if (r == NULL) return;

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <time.h>
 
 static int64_t read_clock(clockid_t id) {
@@ -13,6 +14,17 @@ static int64_t read_clock(clockid_t id) {
 int64_t cr_monotonic_ns(void) { return read_clock(CLOCK_MONOTONIC); }
 int64_t cr_monotonic_ms(void) { return read_clock(CLOCK_MONOTONIC) / CR_NS_PER_MS; }
 int64_t cr_wall_ns(void) { return read_clock(CLOCK_REALTIME); }
+
+void cr_utc_text(char out[CR_UTC_TEXT_MAX], int64_t wall_ns, int decimals) {
+    time_t seconds = (time_t) (wall_ns / CR_NS_PER_S);
+    int64_t fraction = wall_ns % CR_NS_PER_S;
+    struct tm utc;
+    char time[24] = ""; /* stays empty for a year with more than 8 digits */
+    for (int i = decimals; i < 9; i++) fraction /= 10;
+    (void) gmtime_r(&seconds, &utc);
+    (void) strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &utc);
+    (void) snprintf(out, CR_UTC_TEXT_MAX, "%s.%0*dZ", time, decimals, (int) fraction);
+}
 
 int64_t cr_deadline_ms(int64_t timeout_ms) {
     if (timeout_ms < 0) timeout_ms = 0;

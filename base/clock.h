@@ -15,6 +15,11 @@ int64_t cr_monotonic_ns(void);
 int64_t cr_monotonic_ms(void);
 int64_t cr_wall_ns(void); /* nanoseconds since 1970, UTC */
 
+#define CR_UTC_TEXT_MAX 40 /* bytes of such a text with its NUL, or more */
+/* Writes a time of the wall clock in UTC as in RFC 3339, with `decimals` (1 to 9) decimals of the
+ * second: "2026-11-22T09:30:00.125Z" with 3. The last decimals are cut off, not rounded. */
+void cr_utc_text(char out[CR_UTC_TEXT_MAX], int64_t wall_ns, int decimals);
+
 /* Returns the deadline that is timeout_ms from now. A timeout of CR_FOREVER gives the deadline
  * CR_FOREVER; a negative timeout counts as 0. */
 int64_t cr_deadline_ms(int64_t timeout_ms);

@@ -2,6 +2,7 @@
  * memory, so that logging does not wait for stderr), and the formatting of a line. */
 #include "base/log.h"
 
+#include "base/clock.h"
 #include "base/error_json.h"
 #include "base/text.h"
 
@@ -153,14 +154,9 @@ static size_t write_head(enum cr_log_level level, char out[HEAD_MAX_BYTES]) {
 /* Appends a line as a JSON object, with its newline. Returns 0 or -ENOMEM. */
 static int append_json(struct cr_buffer *out, enum cr_log_level level, const char *text,
                        size_t len) {
-    struct timespec now;
-    struct tm utc;
-    char time[32];
-    (void) clock_gettime(CLOCK_REALTIME, &now);
-    (void) gmtime_r(&now.tv_sec, &utc);
-    (void) strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &utc);
-    int rc = cr_buffer_printf(out, "{\"time\":\"%s.%03ldZ\",\"host\":", time,
-                              now.tv_nsec / 1000000);
+    char time[CR_UTC_TEXT_MAX];
+    cr_utc_text(time, cr_wall_ns(), 3);
+    int rc = cr_buffer_printf(out, "{\"time\":\"%s\",\"host\":", time);
     if (rc == 0) rc = cr_json_string_append(out, settings.host);
     if (rc == 0) {
         rc = cr_buffer_printf(out, ",\"program\":\"%.32s\",\"pid\":%d,\"level\":\"%s\",\"text\":",

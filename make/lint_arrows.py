@@ -26,7 +26,7 @@ FACES = {
     "store": ["store.h"],
     "rendezvous": ["rendezvous.h", "server.h", "store_guard.h", "types.h"],
     "inspect": ["inspect.h", "inspector.h"],
-    "status": ["attach.h", "snapshot.h", "status.h", "view.h"],
+    "status": ["attach.h", "json_text.h", "snapshot.h", "status.h", "view.h"],
     "agent": ["agent.h", "agent_job.h", "output/console.h"],
     "launcher": [],
     "operator": [],
@@ -67,7 +67,7 @@ CHAMBERS = {
     "agent/node": ("node.h", ["contract", "rendezvous"]),
     "agent/process": ("nursery.h", []),
     "agent/output": ("log_relay.h", []),
-    "agent/report": ("report.h", ["agent/process", "rendezvous"]),
+    "agent/report": ("report.h", ["agent/process", "rendezvous", "status"]),
     "agent/watchdog": ("watchdog.h", []),
 
     "launcher": (None, ["agent", "inspect", "launcher/hosts", "launcher/pmi", "launcher/scheduler",

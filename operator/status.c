@@ -1,8 +1,8 @@
 /* crun-agent status: prints a coordinator's list of jobs and their nodes, as text or as JSON. */
 #include "operator/operator_internal.h"
 
-#include "base/buffer.h"
 #include "base/text.h"
+#include "status/json_text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -76,28 +76,16 @@ static void add(struct answer *a, json_t *list, json_t *item) {
     if (json_array_append_new(list, item) < 0) a->incomplete = true;
 }
 
-/* Returns a JSON string with `text`, which came from another host. A JSON string must be UTF-8. If
- * `text` is not UTF-8, each of its bytes that is not part of a printable character is written as
- * \xNN. Returns NULL if memory is short. */
-static json_t *string(const char *text) {
-    json_t *as_it_is = json_string(text); /* NULL if `text` is not UTF-8 */
-    if (as_it_is != NULL) return as_it_is;
-    struct cr_buffer escaped = {0};
-    int rc = cr_text_append(&escaped, text, strlen(text), "");
-    json_t *result = rc < 0 ? NULL : json_stringn(escaped.data, escaped.len);
-    cr_buffer_done(&escaped);
-    return result;
-}
-
 static void add_job(void *arg, const struct rdzv_status_job *j) {
     struct answer *a = arg;
     json_t *job = json_pack(
-        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:[]}", "id", string(j->run_id),
+        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:[]}", "id",
+        status_json_text(j->run_id),
         "phase", rendezvous_phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
         (json_int_t) j->restart_count, "max_restarts", (json_int_t) j->max_restarts, "min_nodes",
         (json_int_t) j->min_nodes, "max_nodes", (json_int_t) j->max_nodes, "group_world_size",
         (json_int_t) j->group_world_size, "world_size", (json_int_t) j->world_size, "awaited",
-        (json_int_t) j->awaited, "why", string(j->why), "members");
+        (json_int_t) j->awaited, "why", status_json_text(j->why), "members");
     add(a, a->jobs, job);
 }
 
@@ -106,8 +94,9 @@ static void add_job(void *arg, const struct rdzv_status_job *j) {
 static void add_node(void *arg, const struct rdzv_status_node *n) {
     struct answer *a = arg;
     json_t *node = json_pack(
-        "{s:o, s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:f}", "host", string(n->host), "addr",
-        string(n->addr), "pid", (json_int_t) n->pid, "role", string(n->role), "state",
+        "{s:o, s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:f}", "host", status_json_text(n->host), "addr",
+        status_json_text(n->addr), "pid", (json_int_t) n->pid, "role", status_json_text(n->role),
+        "state",
         rendezvous_state_name(n->state),
         "group_rank", (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank,
         "local_world_size", (json_int_t) n->local_world_size, "heard_s_ago",

@@ -2,38 +2,23 @@
 #include "status/snapshot.h"
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "rendezvous/server.h"
+#include "status/json_text.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define SCHEMA 1 /* increased when a field is removed or changes its meaning */
 
-json_t *status_string(const char *text) {
-    json_t *as_it_is = json_string(text); /* NULL if `text` is not UTF-8 */
-    if (as_it_is != NULL) return as_it_is;
-    struct cr_buffer escaped = {0};
-    int rc = cr_text_append(&escaped, text, strlen(text), "");
-    json_t *result = rc < 0 ? NULL : json_stringn(escaped.data, escaped.len);
-    cr_buffer_done(&escaped);
-    return result;
-}
-
 json_t *status_snapshot(json_t *jobs) {
     int64_t wall_ns = cr_wall_ns();
-    time_t seconds = (time_t) (wall_ns / CR_NS_PER_S);
-    struct tm utc;
-    char day[24] = "", now[40], host[256] = "";
-    (void) gmtime_r(&seconds, &utc);
-    (void) strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &utc);
-    (void) snprintf(now, sizeof(now), "%s.%03dZ", day, (int) (wall_ns % CR_NS_PER_S / 1000000));
+    char now[CR_UTC_TEXT_MAX], host[256] = "";
+    cr_utc_text(now, wall_ns, 3);
     (void) gethostname(host, sizeof(host) - 1);
     return json_pack("{s:i, s:s, s:s, s:f, s:f, s:o, s:i, s:o}", "schema", SCHEMA, "crun",
                      CRUN_VERSION, "time", now, "time_s", (double) wall_ns / 1e9, "monotonic_s",
-                     (double) cr_monotonic_ns() / 1e9, "host", status_string(host), "pid",
+                     (double) cr_monotonic_ns() / 1e9, "host", status_json_text(host), "pid",
                      (int) getpid(), "jobs", jobs);
 }
 
@@ -50,19 +35,19 @@ json_t *status_word(const char *name) {
 void status_add_job(void *jobs, const struct rdzv_status_job *j) {
     json_t *job = json_pack(
         "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:[]}", "id",
-        status_string(j->run_id), "phase", status_word(rendezvous_phase_name(j->phase)), "round",
+        status_json_text(j->run_id), "phase", status_word(rendezvous_phase_name(j->phase)), "round",
         (json_int_t) j->rounds - 1, "restarts", (json_int_t) j->restart_count, "max_restarts",
         (json_int_t) j->max_restarts, "min_nodes", (json_int_t) j->min_nodes, "max_nodes",
         (json_int_t) j->max_nodes, "nodes_in_round", (json_int_t) j->group_world_size,
         "world_size", (json_int_t) j->world_size, "awaited", (json_int_t) j->awaited, "why",
-        status_string(j->why), "nodes");
+        status_json_text(j->why), "nodes");
     (void) json_array_append_new(jobs, job); /* it fails, too, if `job` is NULL */
 }
 
 void status_add_node(void *jobs, const struct rdzv_status_node *n) {
     json_t *node = json_pack(
-        "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:f}", "host", status_string(n->host), "addr",
-        status_string(n->addr), "pid", (json_int_t) n->pid, "role", status_string(n->role),
+        "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:f}", "host", status_json_text(n->host), "addr",
+        status_json_text(n->addr), "pid", (json_int_t) n->pid, "role", status_json_text(n->role),
         "state", status_word(rendezvous_state_name(n->state)), "group_rank",
         (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank, "workers",
         (json_int_t) n->local_world_size, "heard_s_ago",

@@ -10,10 +10,6 @@
 
 /* ---- parts of a snapshot ---- */
 
-/* Returns a new JSON string, or NULL if memory is short. JSON is UTF-8: if `text` is not, each of
- * its bytes that is not part of a printable character becomes \xNN. */
-json_t *status_string(const char *text);
-
 /* Returns a new JSON string with the name of a state in lower case, at most 31 bytes: "running" for
  * "RUNNING". Returns NULL if memory is short. */
 json_t *status_word(const char *name);

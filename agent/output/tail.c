@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct tail *tail_new(struct log_relay *r, enum which which, struct log_file *file) {
     struct tail *t = calloc(1, sizeof(*t));
@@ -43,14 +42,9 @@ static void lag(struct tail *t) {
 
 static int append_json(struct cr_buffer *lines, const struct tail *t, const char *line,
                        size_t len) {
-    int64_t ns = cr_wall_ns();
-    time_t seconds = (time_t) (ns / CR_NS_PER_S);
-    struct tm utc;
-    char time[32];
-    (void) gmtime_r(&seconds, &utc);
-    (void) strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &utc);
-    int rc = cr_buffer_printf(lines, "{\"time\":\"%s.%03dZ\",%s", time,
-                              (int) (ns % CR_NS_PER_S / CR_NS_PER_MS), t->json_head);
+    char time[CR_UTC_TEXT_MAX];
+    cr_utc_text(time, cr_wall_ns(), 3);
+    int rc = cr_buffer_printf(lines, "{\"time\":\"%s\",%s", time, t->json_head);
     if (rc == 0) rc = cr_json_bytes_append(lines, line, len);
     return rc < 0 ? rc : cr_buffer_append(lines, "}\n", 2);
 }

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/text.h"
+#include "status/json_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct event_log {
@@ -45,16 +44,6 @@ void event_log_close(struct event_log *log) {
 
 /* ---- one line ---- */
 
-/* Writes the wall clock in UTC as in RFC 3339, with microseconds. */
-static void format_time(char out[40], int64_t wall_ns) {
-    time_t seconds = (time_t) (wall_ns / CR_NS_PER_S);
-    struct tm utc;
-    char day[24] = "";
-    (void) gmtime_r(&seconds, &utc);
-    (void) strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &utc);
-    (void) snprintf(out, 40, "%s.%06dZ", day, (int) (wall_ns % CR_NS_PER_S / 1000));
-}
-
 static void warn(struct event_log *log, int code) {
     if (log->is_broken) return;
     log->is_broken = true;
@@ -76,25 +65,15 @@ static void write_line(struct event_log *log, const json_t *event) {
     free(text);
 }
 
-json_t *event_log_string(const char *text) {
-    json_t *as_it_is = json_string(text); /* NULL if `text` is not UTF-8 */
-    if (as_it_is != NULL) return as_it_is;
-    struct cr_buffer escaped = {0};
-    int rc = cr_text_append(&escaped, text, strlen(text), "");
-    json_t *result = rc < 0 ? NULL : json_stringn(escaped.data, escaped.len);
-    cr_buffer_done(&escaped);
-    return result;
-}
-
 void event_log_write(struct event_log *log, const char *event, json_t *fields) {
-    char now[40];
+    char now[CR_UTC_TEXT_MAX];
     json_auto_t *rest = fields;
     if (log == NULL) return;
-    format_time(now, cr_wall_ns());
+    cr_utc_text(now, cr_wall_ns(), 6);
     json_auto_t *line = json_pack("{s:s, s:f, s:s, s:o, s:o}", "time", now, "at_s",
                                   (double) (cr_monotonic_ns() - log->began_ns) / 1e9, "event",
-                                  event, "job", event_log_string(log->run_id), "host",
-                                  event_log_string(log->host));
+                                  event, "job", status_json_text(log->run_id), "host",
+                                  status_json_text(log->host));
     if (line == NULL || rest == NULL || json_object_update(line, rest) < 0) warn(log, ENOMEM);
     else write_line(log, line);
 }

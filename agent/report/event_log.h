@@ -21,10 +21,6 @@ struct event_log;
 int event_log_open(const char *path, const char *run_id, const char *host, int64_t began_ns,
                    struct event_log **out, struct cr_error *err);
 
-/* Returns a new JSON string, or NULL if memory is short. JSON is UTF-8: if `text` is not, each of
- * its bytes that is not part of a printable character becomes \\xNN. */
-json_t *event_log_string(const char *text);
-
 /* Writes an event. `fields` is an object with the fields of this event; the function takes the
  * reference. If `fields` is NULL, memory was short, and the line is lost. If `log` is NULL, the
  * function only releases `fields`. */

@@ -4,7 +4,7 @@
 #include "agent/report/verdict_internal.h"
 #include "base/clock.h"
 #include "base/private_file.h"
-#include "base/text.h"
+#include "status/json_text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -52,17 +52,8 @@ const char *failure_advice(const char *kind, int64_t exit_code) {
 
 /* ---- values ---- */
 
-/* Returns a new JSON string. JSON must be UTF-8: in a text that is not, bytes that are not
- * printable become \xNN. Returns NULL if memory is short. */
-static json_t *text(const char *s) {
-    json_t *as_it_is = json_string(s != NULL ? s : "");
-    if (as_it_is != NULL || s == NULL) return as_it_is;
-    struct cr_buffer escaped = {0};
-    int rc = cr_text_append(&escaped, s, strlen(s), "");
-    json_t *result = rc < 0 ? NULL : json_stringn(escaped.data, escaped.len);
-    cr_buffer_done(&escaped);
-    return result;
-}
+/* Returns a new JSON string, which is empty if `s` is NULL, or NULL if memory is short. */
+static json_t *text(const char *s) { return status_json_text(s != NULL ? s : ""); }
 
 static json_t *seconds(int64_t ns) { return json_real((double) ns / (double) CR_NS_PER_S); }
 

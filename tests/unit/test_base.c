@@ -275,6 +275,18 @@ START_TEST(test_clock) {
 }
 END_TEST
 
+START_TEST(test_utc_text) {
+    char text[CR_UTC_TEXT_MAX];
+    int64_t ns = INT64_C(1795339800) * CR_NS_PER_S + 12345678;
+    cr_utc_text(text, ns, 3);
+    ck_assert_str_eq(text, "2026-11-22T09:30:00.012Z");
+    cr_utc_text(text, ns, 6);
+    ck_assert_str_eq(text, "2026-11-22T09:30:00.012345Z");
+    cr_utc_text(text, ns, 9);
+    ck_assert_str_eq(text, "2026-11-22T09:30:00.012345678Z");
+}
+END_TEST
+
 START_TEST(test_log_level) {
     ck_assert_int_eq(cr_log_parse_level("INFO", CR_LOG_WARN), CR_LOG_INFO);
     ck_assert_int_eq(cr_log_parse_level("10", CR_LOG_WARN), CR_LOG_DEBUG);
@@ -325,6 +337,7 @@ int main(void) {
     tcase_add_test(t, test_memory_limit_of_cgroup_v2);
     tcase_add_test(t, test_memory_limit_of_cgroup_v1);
     tcase_add_test(t, test_clock);
+    tcase_add_test(t, test_utc_text);
     tcase_add_test(t, test_suspension);
     tcase_add_test(t, test_waiting);
     tcase_add_test(t, test_log_level);
