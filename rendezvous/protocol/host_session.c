@@ -83,12 +83,7 @@ void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv
         send_old_goodbye(s, now_ms, m->goodbye.why);
         return;
     }
-    if (m->type == RDZV_WAITING && s->version < RDZV_VERSION_WAITING) return;
-    bool is_inquiry = m->type == RDZV_ASK_PROGRESS || m->type == RDZV_BEHIND;
-    if (is_inquiry && s->version < RDZV_VERSION_INQUIRY) return;
-    if (m->type == RDZV_NODES && s->version < RDZV_VERSION_NODES) return;
-    if (m->type == RDZV_ASK_INSPECT && s->version < RDZV_VERSION_INSPECT) return;
-    if (m->type == RDZV_FAILURE && s->version < RDZV_VERSION_FAILURE) return;
+    if (s->version < rdzv_message_since(m->type)) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
         /* The node would miss this message. Members can handle a lost connection, but not a lost
          * message, so the connection is closed. When the session is CLOSED, on_lost is called. */

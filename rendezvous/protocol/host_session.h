@@ -158,10 +158,9 @@ void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_l
 void host_session_tick(struct host_session *s, int64_t now_ms);
 int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER if there is none */
 
-/* Queues a message. A WAITING, ASK_PROGRESS or BEHIND is left out if the connection's version lacks
- * it. If the version lacks GOODBYE, a GOODBYE is replaced by END if the host is in a launcher, else
- * left out. The coordinator's actions may call this function, because it calls no action but
- * `log`. */
+/* Queues a message, or leaves it out if the connection's version does not have it. If the version
+ * does not have GOODBYE, a host in a launcher sends END in its place. The coordinator's actions may
+ * call this function, because it calls no action but `log`. */
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m);
 /* Call this if the coordinator has freed the node's seat, or has given it to another connection.
  * Ends the session: queues no further message, and enters CLOSING. on_lost is not called. */

@@ -37,6 +37,7 @@ void member_session_done(struct member_session *s) {
 }
 
 int member_session_send(struct member_session *s, const struct rdzv_message *m) {
+    if (s->version < rdzv_message_since(m->type)) return 0; /* the coordinator would hang up */
     return rdzv_message_encode(m, s->version, &s->out);
 }
 

@@ -80,8 +80,9 @@ void member_session_done(struct member_session *s);
  * HELLO. Returns 0 or -ENOMEM; on error the caller has to close the connection. */
 int member_session_open(struct member_session *s, const char *run_id);
 void member_session_receive(struct member_session *s, const char *data, size_t len);
-/* Queues a message. Returns 0 or -ENOMEM; on error the caller has to close the connection, because
- * the coordinator would miss this message. */
+/* Queues a message, or leaves it out if the connection's version does not have it. Returns 0 or
+ * -ENOMEM; on error the caller has to close the connection, because the coordinator would miss this
+ * message. */
 int member_session_send(struct member_session *s, const struct rdzv_message *m);
 /* Closes the session without calling on_broken. The caller may still send the bytes in `out`. */
 void member_session_close(struct member_session *s, const char *why);

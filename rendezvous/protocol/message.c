@@ -11,12 +11,22 @@
 
 const char *rdzv_message_name(unsigned type) {
     switch (type) {
-#define M(NAME, name, wire)                                                                        \
+#define M(NAME, name, wire, since)                                                                 \
     case wire: return #NAME;
         RDZV_MESSAGES(M)
 #undef M
     default: return "?";
     }
+}
+
+uint32_t rdzv_message_since(enum rdzv_message_type type) {
+    switch (type) {
+#define M(NAME, name, wire, since)                                                                 \
+    case RDZV_##NAME: return (since);
+        RDZV_MESSAGES(M)
+#undef M
+    }
+    return RDZV_VERSION_MIN;
 }
 
 void rdzv_join_of_resume(const struct rdzv_resume *resume, struct rdzv_join *out) {
@@ -70,7 +80,7 @@ int rdzv_message_encode(const struct rdzv_message *m, uint32_t version, struct c
 #define F(type, name) put_##type(&w, body->name);
 #define V(since)                                                                                   \
     if (version < (since)) break;
-#define M(NAME, name, wire)                                                                        \
+#define M(NAME, name, wire, since)                                                                 \
     case RDZV_##NAME: {                                                                            \
         const struct rdzv_##name *body = &m->name;                                                 \
         RDZV_##NAME##_FIELDS(F, V) break;                                                          \
@@ -152,7 +162,7 @@ int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, si
     switch (type) {
 #define F(type_, name) body->name = get_##type_(&r);
 #define V(since)       begin_version(&r);
-#define M(NAME, name, wire)                                                                        \
+#define M(NAME, name, wire, since)                                                                 \
     case wire: {                                                                                   \
         m->type = RDZV_##NAME;                                                                     \
         struct rdzv_##name *body = &m->name;                                                       \

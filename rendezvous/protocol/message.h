@@ -37,8 +37,6 @@
 #define RDZV_VERSION_MAX 4 /* largest protocol version that this build supports */
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
-#define RDZV_VERSION_WAITING  3 /* first version with WAITING */
-#define RDZV_VERSION_FAILURE  4 /* first version with FAILURE */
 #define RDZV_VERSION_HEIRS    4 /* first version in which ROUND names heirs */
 #define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
 #define RDZV_VERSION_NODES    4 /* first version with NODES */
@@ -293,49 +291,50 @@
     V(4) \
     F(text, behind)             /* after ASK_DUMP: the result of the inquiry; else "" */
 
-/* M(NAME, name, number): the messages, and the type numbers in their frames. */
-#define RDZV_MESSAGES(M)                \
-    M(HELLO,         hello,         1)  \
-    M(JOIN,          join,          2)  \
-    M(FAILED,        failed,        3)  \
-    M(SUCCEEDED,     succeeded,     4)  \
-    M(LEAVE,         leave,         5)  \
-    M(BEAT,          beat,          6)  \
-    M(STATUS,        status,        7)  \
-    M(CHANGE_ANSWER, change_answer, 8)  \
-    M(CHANGE_READY,  change_ready,  9)  \
-    M(NOTICE,        notice,        10) \
-    M(OPERATE,       operate,       11) \
-    M(RESUME,        resume,        12) \
-    M(ROW,           row,           13) \
-    M(INSPECTED,     inspected,     14) \
-    M(ABANDON,       abandon,       15) \
-    M(LEADS,         leads,         16) \
-    M(INQUIRE,       inquire,       17) \
-    M(PROGRESS,      progress,      18) \
-    M(FAILURE,       failure,       19) \
-    M(WELCOME,       welcome,       65) \
-    M(ACCEPTED,      accepted,      66) \
-    M(ROUND,         round,         67) \
-    M(STOP,          stop,          68) \
-    M(END,           end,           69) \
-    M(BEAT_ACK,      beat_ack,      70) \
-    M(REFUSED,       refused,       71) \
-    M(STATUS_JOB,    status_job,    72) \
-    M(STATUS_NODE,   status_node,   73) \
-    M(STATUS_DONE,   status_done,   74) \
-    M(CHANGE,        change,        75) \
-    M(CHANGE_AT,     change_at,     76) \
-    M(ASK_NOTICE,    ask_notice,    77) \
-    M(ASK_DUMP,      ask_dump,      78) \
-    M(OPERATED,      operated,      79) \
-    M(GOODBYE,       goodbye,       80) \
-    M(WAITING,       waiting,       81) \
-    M(ASK_INSPECT,   ask_inspect,   82) \
-    M(MOVED,         moved,         83) \
-    M(ASK_PROGRESS,  ask_progress,  84) \
-    M(BEHIND,        behind,        85) \
-    M(NODES,         nodes,         90)
+/* M(NAME, name, number, since): the messages, the type numbers in their frames, and the first
+ * protocol version that has the message. */
+#define RDZV_MESSAGES(M)                   \
+    M(HELLO,         hello,         1,  2) \
+    M(JOIN,          join,          2,  2) \
+    M(FAILED,        failed,        3,  2) \
+    M(SUCCEEDED,     succeeded,     4,  2) \
+    M(LEAVE,         leave,         5,  2) \
+    M(BEAT,          beat,          6,  2) \
+    M(STATUS,        status,        7,  2) \
+    M(CHANGE_ANSWER, change_answer, 8,  2) \
+    M(CHANGE_READY,  change_ready,  9,  2) \
+    M(NOTICE,        notice,        10, 2) \
+    M(OPERATE,       operate,       11, 2) \
+    M(RESUME,        resume,        12, 3) \
+    M(ROW,           row,           13, 4) \
+    M(INSPECTED,     inspected,     14, 4) \
+    M(ABANDON,       abandon,       15, 4) \
+    M(LEADS,         leads,         16, 4) \
+    M(INQUIRE,       inquire,       17, 4) \
+    M(PROGRESS,      progress,      18, 4) \
+    M(FAILURE,       failure,       19, 4) \
+    M(WELCOME,       welcome,       65, 2) \
+    M(ACCEPTED,      accepted,      66, 2) \
+    M(ROUND,         round,         67, 2) \
+    M(STOP,          stop,          68, 2) \
+    M(END,           end,           69, 2) \
+    M(BEAT_ACK,      beat_ack,      70, 2) \
+    M(REFUSED,       refused,       71, 2) \
+    M(STATUS_JOB,    status_job,    72, 2) \
+    M(STATUS_NODE,   status_node,   73, 2) \
+    M(STATUS_DONE,   status_done,   74, 2) \
+    M(CHANGE,        change,        75, 2) \
+    M(CHANGE_AT,     change_at,     76, 2) \
+    M(ASK_NOTICE,    ask_notice,    77, 2) \
+    M(ASK_DUMP,      ask_dump,      78, 2) \
+    M(OPERATED,      operated,      79, 2) \
+    M(GOODBYE,       goodbye,       80, 3) \
+    M(WAITING,       waiting,       81, 3) \
+    M(ASK_INSPECT,   ask_inspect,   82, 4) \
+    M(MOVED,         moved,         83, 4) \
+    M(ASK_PROGRESS,  ask_progress,  84, 4) \
+    M(BEHIND,        behind,        85, 4) \
+    M(NODES,         nodes,         90, 4)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */
@@ -352,14 +351,14 @@ typedef int64_t rdzv_i64;
 typedef const char *rdzv_text;
 
 enum rdzv_message_type {
-#define M(NAME, name, wire) RDZV_##NAME = (wire),
+#define M(NAME, name, wire, since) RDZV_##NAME = (wire),
     RDZV_MESSAGES(M)
 #undef M
 };
 
 #define F(type, name) rdzv_##type name;
 #define V(version)
-#define M(NAME, name, wire)                                                                        \
+#define M(NAME, name, wire, since)                                                                 \
     struct rdzv_##name {                                                                           \
         RDZV_##NAME##_FIELDS(F, V)                                                                 \
     };
@@ -371,7 +370,7 @@ RDZV_MESSAGES(M)
 struct rdzv_message {
     enum rdzv_message_type type;
     union {
-#define M(NAME, name, wire) struct rdzv_##name name;
+#define M(NAME, name, wire, since) struct rdzv_##name name;
         RDZV_MESSAGES(M)
 #undef M
     };
@@ -379,6 +378,10 @@ struct rdzv_message {
 
 /* Returns the name of a message type, "HELLO" for example, or "?" for an unknown number. */
 const char *rdzv_message_name(unsigned type);
+
+/* Returns the first protocol version that has this message. An end of an older version would close
+ * the connection at a message that it does not know, so a sender asks this first. */
+uint32_t rdzv_message_since(enum rdzv_message_type type);
 
 /* Copies to *out the fields that RESUME has in common with JOIN. Texts in *out point to those of
  * `resume`. */

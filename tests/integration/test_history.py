@@ -152,7 +152,9 @@ def test_the_first_step(tmp):
     end, rows = with_steps(tmp, "sys.exit(1 if first else 0)", "--max-restarts=1")
     for r in rows:
         assert r["first_step_by"] == "step", rows
-        assert r["parts_s"]["first_step"] > 0.39 and r["parts_s"]["work"] > 0.29, rows
+        # The news of a step may be late. Then the first step is longer, and the work shorter.
+        first_step = r["parts_s"]["first_step"]
+        assert first_step > 0.39 and first_step + r["parts_s"]["work"] > 0.69, rows
 
 
 def test_a_hang(tmp):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 600
-"""This build and a kept build of protocol version 2 form rounds together, with a coordinator of
-either build."""
+"""This build and kept builds of protocol versions 2 and 3 form rounds together, with a coordinator
+of either build."""
 import pathlib
 import signal
 import socket
@@ -14,7 +14,8 @@ from free_port import free_port
 from kept_build import kept_build
 from nodes import Nodes
 
-OLD = kept_build("66bf4a9")  # the last commit that speaks protocol version 2 only
+V2 = "66bf4a9"  # the last commit that speaks protocol version 2 only
+V3 = "9268cd9"  # the last commit that speaks protocol versions 2 and 3 only
 
 
 def end_well(nodes, workers):
@@ -37,28 +38,28 @@ def run_a_failure(nodes, started, host):
     assert "cannot" not in host.text, host.text
 
 
-def test_a_new_coordinator_serves_old_nodes(tmp):
+def new_serves_old(tmp, old):
     with Nodes(tmp, "--nnodes=3", "--max-restarts=3") as nodes:
         host = nodes.start_host("new", crun=CRUN)
-        old = [nodes.start(f"old{i}", crun=OLD / "crun") for i in range(2)]
-        run_a_failure(nodes, [host, *old], host)
+        others = [nodes.start(f"old{i}", crun=old / "crun") for i in range(2)]
+        run_a_failure(nodes, [host, *others], host)
 
 
-def test_an_old_coordinator_serves_new_nodes(tmp):
+def old_serves_new(tmp, old):
     with Nodes(tmp, "--nnodes=3", "--max-restarts=3") as nodes:
-        host = nodes.start_host("old", crun=OLD / "crun")
-        new = [nodes.start(f"new{i}", crun=CRUN) for i in range(2)]
-        run_a_failure(nodes, [host, *new], host)
+        host = nodes.start_host("old", crun=old / "crun")
+        others = [nodes.start(f"new{i}", crun=CRUN) for i in range(2)]
+        run_a_failure(nodes, [host, *others], host)
 
 
-def lose_and_regain_a_node(nodes):
+def lose_and_regain_a_node(nodes, old):
     a = nodes.start("new", crun=CRUN)
-    b = nodes.start("old", crun=OLD / "crun")
+    b = nodes.start("old", crun=old / "crun")
     nodes.round(2)
     b.signal(signal.SIGKILL)
     alone = nodes.round(1)
     assert alone[0].node == "new" and alone[0].restarts == 0
-    c = nodes.start("old", crun=OLD / "crun")
+    c = nodes.start("old", crun=old / "crun")
     end_well([a, c], nodes.round(2))
 
 
@@ -73,13 +74,13 @@ def serve(program, port):
     return agent
 
 
-def with_agent(tmp, program):
+def with_agent(tmp, program, old):
     port = free_port()
     agent = serve(program, port)
     try:
         conf = "last_call_timeout=0.3,is_host=0,change_notice=0"
         with Nodes(tmp, "--nnodes=1:2", endpoint=f"127.0.0.1:{port}", conf=conf) as nodes:
-            lose_and_regain_a_node(nodes)
+            lose_and_regain_a_node(nodes, old)
         status = subprocess.run([BUILD / "bin" / "crun-agent", "status", f"127.0.0.1:{port}"],
                                 capture_output=True, text=True, env=clean_env())
         assert status.returncode == 0 and "job" in status.stdout, status
@@ -88,12 +89,22 @@ def with_agent(tmp, program):
         agent.wait()
 
 
-def test_an_old_agent_coordinates_both(tmp):
-    with_agent(tmp, OLD / "crun-agent")
+def with_a_build_of(version, tmp):
+    old = kept_build(version)
+    for name, form in (("new", new_serves_old), ("old", old_serves_new)):
+        (tmp / name).mkdir()
+        form(tmp / name, old)
+    for name, program in (("a", old / "crun-agent"), ("b", BUILD / "bin" / "crun-agent")):
+        (tmp / name).mkdir()
+        with_agent(tmp / name, program, old)
 
 
-def test_a_new_agent_coordinates_both(tmp):
-    with_agent(tmp, BUILD / "bin" / "crun-agent")
+def test_with_protocol_2(tmp):
+    with_a_build_of(V2, tmp)
+
+
+def test_with_protocol_3(tmp):
+    with_a_build_of(V3, tmp)
 
 
 def test_all_nodes_are_told_one_budget(tmp):

@@ -45,7 +45,7 @@ static inline const char *input_text(struct input *in) {
 
 static inline enum rdzv_message_type input_type(struct input *in) {
     static const uint8_t types[] = {
-#define M(NAME, name, wire) (wire),
+#define M(NAME, name, wire, since) (wire),
         RDZV_MESSAGES(M)
 #undef M
     };
@@ -57,7 +57,7 @@ static inline void input_message(struct input *in, struct rdzv_message *m) {
     switch (m->type) {
 #define F(type, name) body->name = input_##type(in);
 #define V(version)
-#define M(NAME, name, wire)                                                                        \
+#define M(NAME, name, wire, since)                                                                 \
     case RDZV_##NAME: {                                                                            \
         struct rdzv_##name *body = &m->name;                                                       \
         RDZV_##NAME##_FIELDS(F, V) break;                                                          \

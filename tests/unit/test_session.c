@@ -607,6 +607,20 @@ START_TEST(a_node_of_the_last_version_is_not_asked_to_inspect) {
 }
 END_TEST
 
+START_TEST(a_coordinator_of_the_last_version_is_not_told_the_first_failure) {
+    struct rdzv_message m = {.type = RDZV_FAILURE};
+    m.failure.what = "rank 0: exit code 7";
+    seat();
+    size_t before = node.out.len;
+    node.version = rdzv_message_since(RDZV_FAILURE) - 1;
+    ck_assert_int_eq(member_session_send(&node, &m), 0);
+    ck_assert_uint_eq(node.out.len, before);
+    node.version = rdzv_message_since(RDZV_FAILURE);
+    ck_assert_int_eq(member_session_send(&node, &m), 0);
+    ck_assert_uint_gt(node.out.len, before);
+}
+END_TEST
+
 START_TEST(each_change_of_state_is_one_log_line) {
     seat();
     /* 4 at the coordinator's end (NEW MAGIC HELLO JOIN SEATED), 2 at the member's (CLOSED GREETING
@@ -655,6 +669,7 @@ int main(void) {
     tcase_add_test(d, an_operator_is_answered_and_the_session_closes);
     tcase_add_test(d, an_operator_waits_for_the_rows_of_an_inspection);
     tcase_add_test(d, a_node_of_the_last_version_is_not_asked_to_inspect);
+    tcase_add_test(d, a_coordinator_of_the_last_version_is_not_told_the_first_failure);
     tcase_add_test(d, each_change_of_state_is_one_log_line);
     suite_add_tcase(s, d);
     return run_suite(s);
