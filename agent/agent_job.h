@@ -91,6 +91,9 @@ struct agent_job {
     int64_t hang_timeout_ms;
     bool hang_when_silent; /* true if only output counts, not the use of the processor
                             * (--hang-when) */
+    const char *health_command; /* command of --health-check, or NULL */
+    uint32_t health_builtin;    /* mask of built-in checks (agent/health/health.h); 0 = none */
+    int64_t health_timeout_ms;  /* longest time of one health check (--health-timeout) */
     int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
     /* 1 if the launcher's own log (base/log.h) goes through the output relay, so that a full stderr

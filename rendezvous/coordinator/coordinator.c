@@ -209,12 +209,13 @@ static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordina
         resuming_repeat_round(c, now_ms, s);
         return 0;
     }
-    if (s->state != SEAT_STOPPING) {
+    /* a node that is not fit sends JOIN again when the result of its health check changes */
+    if (s->state != SEAT_STOPPING && s->unfit[0] == '\0') {
         return cr_fail(err, -EPROTO, "a JOIN message came from a node that is %s",
                        seat_state_name(s->state));
     }
     s->store_port = join->store_port <= UINT16_MAX ? (uint16_t) join->store_port : 0;
-    seat_enter(c, s, SEAT_JOINED, now_ms);
+    seat_join(c, s, join, now_ms);
     succession_heard(c, now_ms, s, join->heard_at_ms, join->rounds_seen);
     return 0;
 }
@@ -279,7 +280,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
  * counted as succeeded. If its workers were running, the round is stopped. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why) {
-    bool had_round = s->state != SEAT_JOINED || s->group_rank >= 0;
+    bool waited = s->state == SEAT_JOINED || s->state == SEAT_UNFIT;
+    bool had_round = !waited || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];
     seat_name(s, name);

@@ -226,6 +226,7 @@ struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, voi
     }
     char differs[RDZV_TEXT_MAX];
     if (first != NULL) seat_queue(c, s, first, now_ms);
+    seat_join(c, s, join, now_ms);
     incarnation_take_memories(c, join);
     settings_compare(c, join, differs);
     joining_accept(c, peer, differs);

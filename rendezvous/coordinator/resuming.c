@@ -92,7 +92,7 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
     if (c->phase == COORDINATOR_ENDED || s == NULL || s->connection >= j->connection) return NULL;
     if (s->state == SEAT_STOPPING) {
         struct cr_error err = {0};
-        struct rdzv_message m = {.type = RDZV_JOIN};
+        struct rdzv_message m = {.type = RDZV_JOIN, .join = *j};
         take_seat_back(c, now_ms, s, peer, j);
         (void) coordinator_receive(c, now_ms, s, &m, &err);
         return s;
@@ -283,7 +283,8 @@ static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_m
     rdzv_join_of_resume(r, &j);
     take_seat_back(c, now_ms, s, peer, &j);
     /* the node sends JOIN next */
-    if (s->state == SEAT_JOINED) seat_enter(c, s, SEAT_STOPPING, now_ms);
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_UNFIT;
+    if (waits) seat_enter(c, s, SEAT_STOPPING, now_ms);
     bool was_running = s->state == SEAT_RUNNING || s->state == SEAT_SUCCEEDED;
     hear_part(c, now_ms, s, r);
     if (c->phase == COORDINATOR_ENDED) return s;

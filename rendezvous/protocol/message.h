@@ -34,13 +34,14 @@
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
 #define RDZV_VERSION_MIN 2 /* smallest protocol version that this build supports */
-#define RDZV_VERSION_MAX 4 /* largest protocol version that this build supports */
+#define RDZV_VERSION_MAX 5 /* largest protocol version that this build supports */
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_HEIRS    4 /* first version in which ROUND names heirs */
 #define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
 #define RDZV_VERSION_NODES    4 /* first version with NODES */
 #define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
+#define RDZV_VERSION_UNFIT    5 /* first version in which JOIN says that a node is not fit */
 
 /* OPERATE.kind of an order to inspect workers. A host older than RDZV_VERSION_INSPECT would take
  * this number for the kind of a change. So the version_min of such an OPERATE is
@@ -95,7 +96,9 @@
     F(text, addresses)          /* the node's numeric addresses, with a blank between two */ \
     F(u32, leader_ended)        /* 1 = the coordinator has closed the last connection: it ended */ \
     /* as in the ROUND of the node's last round, until that round is settled; then 0 */ \
-    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place) \
+    V(5) \
+    F(text, unfit)              /* why the node's health check has failed; "" = the node is fit */
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -284,7 +287,9 @@
     F(text, host) F(text, addr) F(text, role) F(u32, state) /* is an enum seat_state */ \
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
     /* silent_ms: ms since the node's last message; -1 = it is in the coordinator's process */ \
-    F(i64, silent_ms)
+    F(i64, silent_ms) \
+    V(5) \
+    F(text, unfit)              /* why the node's health check has failed; "" = the node is fit */
 #define RDZV_STATUS_DONE_FIELDS(F, V) F(u32, jobs)
 #define RDZV_OPERATED_FIELDS(F, V) \
     F(u32, nodes)               /* how many nodes the order was sent to */ \
