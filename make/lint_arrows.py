@@ -48,15 +48,19 @@ CHAMBERS = {
     "store/client": ("client.h", ["store/bytes", "store/wire"]),
     "store/command": (None, []),
 
-    "rendezvous": (None, ["rendezvous/coordinator", "rendezvous/host", "rendezvous/member",
-                          "rendezvous/protocol", "rendezvous/secure", "rendezvous/way"]),
+    "rendezvous": (None, ["rendezvous/coordinator", "rendezvous/dial", "rendezvous/host",
+                          "rendezvous/member", "rendezvous/protocol", "rendezvous/secure",
+                          "rendezvous/way"]),
     "rendezvous/protocol": ("protocol.h", []),
     "rendezvous/secure": ("secure.h", []),
     "rendezvous/coordinator": ("coordinator.h", ["rendezvous/protocol"]),
     "rendezvous/member": ("member.h", ["rendezvous/protocol"]),
     "rendezvous/host": ("host.h", ["rendezvous/coordinator", "rendezvous/protocol",
                                    "rendezvous/secure", "store"]),
-    "rendezvous/way": ("way.h", ["rendezvous/host", "rendezvous/protocol", "rendezvous/secure"]),
+    "rendezvous/dial": ("dial.h", ["rendezvous/protocol", "rendezvous/secure"]),
+    "rendezvous/etcd": ("etcd.h", ["rendezvous/dial"]),
+    "rendezvous/way": ("way.h", ["rendezvous/dial", "rendezvous/etcd", "rendezvous/host",
+                                 "rendezvous/protocol", "rendezvous/secure"]),
 
     "inspect": (None, []),
 
@@ -129,8 +133,8 @@ PURE = [
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
     "rendezvous/secure/tunnel.c", "rendezvous/secure/keys.c", "rendezvous/secure/noise.c",
     "rendezvous/secure/primitives.c",
-    "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_election.c",
-    "rendezvous/way/etcd_fields.c", "rendezvous/way/race.c", "rendezvous/way/stranger.c",
+    "rendezvous/etcd/answer.c", "rendezvous/etcd/election.c",
+    "rendezvous/etcd/fields.c", "rendezvous/dial/race.c", "rendezvous/dial/stranger.c",
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
     "agent/environment.c", "agent/output/line_splitter.c", "agent/output/last_bytes.c",
@@ -158,7 +162,7 @@ MAY_REACH = {  # they parse JSON and do no I/O
     "status/view.c": {"jansson.h"},
     "agent/report/error_record.c": {"jansson.h"},
     "agent/watchdog/timer_request.c": {"jansson.h"},
-    "rendezvous/way/etcd_answer.c": {"jansson.h"}, "rendezvous/way/etcd_fields.c": {"jansson.h"},
+    "rendezvous/etcd/answer.c": {"jansson.h"}, "rendezvous/etcd/fields.c": {"jansson.h"},
 }
 IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_\w*now\w*|cr_monotonic_\w+"
                          r"|cr_wall_\w+|getenv|rand|random|getrandom)\(")

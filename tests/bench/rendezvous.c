@@ -22,7 +22,7 @@
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
-#include "rendezvous/way/secured_stream_internal.h"
+#include "rendezvous/dial/secured_stream_internal.h"
 #include "rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>

@@ -1,8 +1,8 @@
 /* Implements secured_stream_internal.h. */
-#include "rendezvous/way/secured_stream_internal.h"
+#include "rendezvous/dial/secured_stream_internal.h"
 
 #include "base/buffer.h"
-#include "rendezvous/way/stranger_internal.h"
+#include "rendezvous/dial/stranger_internal.h"
 
 #include <errno.h>
 #include <stdio.h>

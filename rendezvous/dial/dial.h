@@ -4,10 +4,14 @@
  * included, go to the owner. A program that does not answer the greeting is asked what it is, so
  * that an error text can name it (stranger_internal.h).
  *
- * A dial can connect again and again, to one coordinator at a time. */
-#ifndef RENDEZVOUS_DIAL_INTERNAL_H
-#define RENDEZVOUS_DIAL_INTERNAL_H
+ * A dial can connect again and again, to one coordinator at a time. This header is the door of
+ * rendezvous/dial; it also shows the addresses of a host, and the secured stream of one
+ * connection. */
+#ifndef RENDEZVOUS_DIAL_H
+#define RENDEZVOUS_DIAL_H
 
+#include "rendezvous/dial/addresses_internal.h"
+#include "rendezvous/dial/secured_stream_internal.h"
 #include "rendezvous/types.h"
 
 #include <stdbool.h>

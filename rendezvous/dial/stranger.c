@@ -1,6 +1,6 @@
 /* Recognises programs that are not a coordinator: see stranger_internal.h. The bytes of the
  * TCPStore's protocol are those of torch since 2.1. */
-#include "rendezvous/way/stranger_internal.h"
+#include "rendezvous/dial/stranger_internal.h"
 
 #include "base/memory.h"
 #include "rendezvous/protocol/protocol.h"

@@ -1,7 +1,7 @@
-/* Loads libcurl: see etcd_curl_internal.h. A build without libcurl's header leaves this file
+/* Loads libcurl: see curl_internal.h. A build without libcurl's header leaves this file
  * empty. */
 #if __has_include(<curl/curl.h>)
-#include "rendezvous/way/etcd_curl_internal.h"
+#include "rendezvous/etcd/curl_internal.h"
 
 #include "base/memory.h"
 

@@ -1,5 +1,5 @@
-/* Reads the fields of etcd's JSON answers: see etcd_fields_internal.h. */
-#include "rendezvous/way/etcd_fields_internal.h"
+/* Reads the fields of etcd's JSON answers: see fields_internal.h. */
+#include "rendezvous/etcd/fields_internal.h"
 
 #include "base/memory.h"
 #include "base/parse.h"

@@ -1,7 +1,7 @@
 /* The functions of libcurl that crun uses, as pointers into the library that was loaded at run
  * time. */
-#ifndef RENDEZVOUS_ETCD_CURL_INTERNAL_H
-#define RENDEZVOUS_ETCD_CURL_INTERNAL_H
+#ifndef RENDEZVOUS_CURL_INTERNAL_H
+#define RENDEZVOUS_CURL_INTERNAL_H
 
 #include "base/error.h"
 

@@ -1,5 +1,5 @@
 /* Decides how a node takes part in the election of its job's coordinator by means of etcd. Pure: it
- * gets events and the time, and calls actions; etcd_client.c is the shell around it.
+ * gets events and the time, and calls actions; client.c is the shell around it.
  *
  * There is one key for each job. The node that creates the key leads; the transaction "create the
  * key if it does not exist" lets only one node win. Every node watches the key. Only a candidate
@@ -9,11 +9,11 @@
  *
  * A leader whose lease is confirmed has the right to form rounds. If etcd does not confirm the
  * lease in time, the leader only loses this right; its running round goes on. */
-#ifndef RENDEZVOUS_ETCD_ELECTION_INTERNAL_H
-#define RENDEZVOUS_ETCD_ELECTION_INTERNAL_H
+#ifndef RENDEZVOUS_ELECTION_INTERNAL_H
+#define RENDEZVOUS_ELECTION_INTERNAL_H
 
 #include "base/log.h"
-#include "rendezvous/way/etcd_key_internal.h"
+#include "rendezvous/etcd/key_internal.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Decides which of a host's addresses a node tries, and when: see race_internal.h. */
-#include "rendezvous/way/race_internal.h"
+#include "rendezvous/dial/race_internal.h"
 
 #include "base/clock.h"
 

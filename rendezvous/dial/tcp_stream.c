@@ -4,7 +4,7 @@
  * the last close callback. So the callbacks of an old connection, which is still being closed,
  * cannot be mistaken for those of the next one. `current` is the only connection that reports
  * events; an older one reports nothing and frees itself. */
-#include "rendezvous/way/tcp_stream_internal.h"
+#include "rendezvous/dial/tcp_stream_internal.h"
 
 #include "base/assert.h"
 #include "base/buffer.h"

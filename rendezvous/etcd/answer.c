@@ -1,5 +1,5 @@
-/* Splits answers of etcd's JSON gateway into objects: see etcd_answer_internal.h. */
-#include "rendezvous/way/etcd_answer_internal.h"
+/* Splits answers of etcd's JSON gateway into objects: see answer_internal.h. */
+#include "rendezvous/etcd/answer_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* Decides how a node takes part in an election: see etcd_election_internal.h. Events change facts
+/* Decides how a node takes part in an election: see election_internal.h. Events change facts
  * (the key, the lease, which calls are under way). Every event ends with advance(), which starts
  * each call that the facts require. */
-#include "rendezvous/way/etcd_election_internal.h"
+#include "rendezvous/etcd/election_internal.h"
 
 #include "base/clock.h"
 

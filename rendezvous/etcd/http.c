@@ -1,4 +1,4 @@
-/* HTTP requests by libcurl's multi interface: see etcd_http_internal.h.
+/* HTTP requests by libcurl's multi interface: see http_internal.h.
  *
  * libcurl says which sockets and which time it waits for. A uv_poll_t for each of these sockets and
  * one uv_timer_t wait in its place, and call curl_multi_socket_action(). libcurl forbids its
@@ -6,11 +6,11 @@
  * only store what they get. settle(), which runs after each curl_multi_socket_action(), passes it
  * to the owner. */
 #if __has_include(<curl/curl.h>)
-#include "rendezvous/way/etcd_http_internal.h"
+#include "rendezvous/etcd/http_internal.h"
 
 #include "base/buffer.h"
 #include "base/memory.h"
-#include "rendezvous/way/etcd_curl_internal.h"
+#include "rendezvous/etcd/curl_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

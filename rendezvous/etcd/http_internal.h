@@ -1,7 +1,7 @@
 /* HTTP and HTTPS requests to etcd on a libuv loop, by libcurl. The first etcd_http_open() loads
  * libcurl; launchers that do not use etcd start faster without it. */
-#ifndef RENDEZVOUS_ETCD_HTTP_INTERNAL_H
-#define RENDEZVOUS_ETCD_HTTP_INTERNAL_H
+#ifndef RENDEZVOUS_HTTP_INTERNAL_H
+#define RENDEZVOUS_HTTP_INTERNAL_H
 
 #include "base/endpoint.h"
 #include "base/error.h"

@@ -1,9 +1,9 @@
 /* Finds out whether a host is this machine. It compares addresses, never names, because a machine
  * can have several names. */
-#include "rendezvous/way/backend_internal.h"
+#include "rendezvous/dial/addresses_internal.h"
 
 #include "base/cleanup.h"
-#include "rendezvous/way/race_internal.h"
+#include "rendezvous/dial/race_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,11 +32,11 @@ static bool to_text(const struct sockaddr *sa, char out[RDZV_ADDR_MAX]) {
     return inet_ntop(AF_INET6, &in6->sin6_addr, out, RDZV_ADDR_MAX) != NULL;
 }
 
-bool backend_is_loopback(const char *addr) {
+bool addr_is_loopback(const char *addr) {
     return strncmp(addr, "127.", 4) == 0 || strcmp(addr, "::1") == 0;
 }
 
-bool backend_is_any(const char *host) {
+bool addr_is_any(const char *host) {
     return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
 }
 
@@ -46,7 +46,7 @@ static bool is_numeric(const char *host) {
 }
 
 static bool is_written_loopback(const char *host) {
-    return strcasecmp(host, "localhost") == 0 || (is_numeric(host) && backend_is_loopback(host));
+    return strcasecmp(host, "localhost") == 0 || (is_numeric(host) && addr_is_loopback(host));
 }
 
 /* ---- this machine's addresses ---- */
@@ -55,7 +55,7 @@ static bool is_written_loopback(const char *host) {
  * getifaddrs() lists only 127.0.0.1, so loopback addresses are checked separately. */
 static bool is_ours(const char *addr, const struct ifaddrs *interfaces) {
     char own[RDZV_ADDR_MAX];
-    if (backend_is_loopback(addr) || backend_is_any(addr)) return true;
+    if (addr_is_loopback(addr) || addr_is_any(addr)) return true;
     for (const struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next) {
         if (to_text(i->ifa_addr, own) && strcmp(own, addr) == 0) return true;
     }
@@ -76,7 +76,7 @@ static bool find_route_source(int family, const char *to, char out[RDZV_ADDR_MAX
     in->sin_port = htons(9); /* sin6_port has the same offset */
     if (connect(fd, (struct sockaddr *) &addr, len) < 0) return false;
     if (getsockname(fd, (struct sockaddr *) &addr, &len) < 0) return false;
-    return to_text((struct sockaddr *) &addr, out) && !backend_is_loopback(out);
+    return to_text((struct sockaddr *) &addr, out) && !addr_is_loopback(out);
 }
 
 /* Finds the address of the first interface that is up and not loopback. IPv6 link-local addresses
@@ -99,21 +99,21 @@ static void find_machine(const struct ifaddrs *interfaces, char out[RDZV_ADDR_MA
     (void) snprintf(out, RDZV_ADDR_MAX, "127.0.0.1");
 }
 
-void backend_machine_addr(char out[RDZV_ADDR_MAX]) {
+void addr_of_machine(char out[RDZV_ADDR_MAX]) {
     struct ifaddrs *interfaces = NULL;
     (void) getifaddrs(&interfaces);
     find_machine(interfaces, out);
     if (interfaces != NULL) freeifaddrs(interfaces);
 }
 
-void backend_list_own_addresses(char *out, size_t room) {
+void addr_list_own(char *out, size_t room) {
     struct ifaddrs *interfaces = NULL;
     char addr[RDZV_ADDR_MAX];
     size_t len = 0;
     out[0] = '\0';
     if (getifaddrs(&interfaces) < 0) return;
     for (const struct ifaddrs *i = interfaces; i != NULL; i = i->ifa_next) {
-        if (!to_text(i->ifa_addr, addr) || backend_is_loopback(addr)) continue;
+        if (!to_text(i->ifa_addr, addr) || addr_is_loopback(addr)) continue;
         if (len + strlen(addr) + 2 > room) break;
         if (len > 0) out[len++] = ' ';
         len = (size_t) (stpcpy(out + len, addr) - out);
@@ -129,7 +129,7 @@ static void append(char *text, size_t room, const char *what) {
 }
 
 static void describe(const char *host, const struct addrinfo *found,
-                     const struct ifaddrs *interfaces, struct backend_addresses *out) {
+                     const struct ifaddrs *interfaces, struct host_addresses *out) {
     char addr[RDZV_ADDR_MAX];
     const char *comma = "";
     (void) snprintf(out->text, sizeof(out->text), "'%.200s' resolves to ", host);
@@ -159,14 +159,14 @@ static void prefer_v4(char kept[RDZV_ADDR_MAX], const char addr[RDZV_ADDR_MAX]) 
  * is better than a loopback address, because other machines can use it; among the others, IPv4 is
  * better than IPv6. */
 static void prefer_reachable(char kept[RDZV_ADDR_MAX], const char addr[RDZV_ADDR_MAX]) {
-    if (kept[0] == '\0' || backend_is_loopback(kept) == backend_is_loopback(addr)) {
+    if (kept[0] == '\0' || addr_is_loopback(kept) == addr_is_loopback(addr)) {
         prefer_v4(kept, addr);
-    } else if (backend_is_loopback(kept)) {
+    } else if (addr_is_loopback(kept)) {
         memcpy(kept, addr, RDZV_ADDR_MAX);
     }
 }
 
-static void compare(const char *host, const struct addrinfo *found, struct backend_addresses *out) {
+static void compare(const char *host, const struct addrinfo *found, struct host_addresses *out) {
     struct ifaddrs *interfaces = NULL;
     char addr[RDZV_ADDR_MAX];
     /* on error `interfaces` stays NULL, and only loopback addresses count as this machine's */
@@ -181,19 +181,19 @@ static void compare(const char *host, const struct addrinfo *found, struct backe
         out->has_others = true;
         if (race_compare(addr, out->local) < 0) out->before_local++;
     }
-    out->is_loopback = backend_is_loopback(out->first);
+    out->is_loopback = addr_is_loopback(out->first);
     out->is_written_loopback = is_written_loopback(host);
-    out->is_any = backend_is_any(host);
+    out->is_any = addr_is_any(host);
     out->is_numeric = is_numeric(host);
     find_machine(interfaces, out->machine);
     describe(host, found, interfaces, out);
     if (interfaces != NULL) freeifaddrs(interfaces);
 }
 
-int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err) {
+int addr_look_up(const char *host, struct host_addresses *out, struct cr_error *err) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
-    *out = (struct backend_addresses){.first = ""};
+    *out = (struct host_addresses){.first = ""};
     int rc = getaddrinfo(host, NULL, &hints, &found);
     if (rc != 0) {
         const char *why = rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc);

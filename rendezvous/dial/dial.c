@@ -4,16 +4,16 @@
  * of the streams, the resolver and the timer only note what happened; advance() decides what to do.
  * When a caller is not needed any more, let_go() removes it: no event of this caller follows, its
  * stream closes, and its memory is freed when the stream is closed. */
-#include "rendezvous/way/dial_internal.h"
+#include "rendezvous/dial/dial.h"
 
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "rendezvous/way/race_internal.h"
-#include "rendezvous/way/secured_stream_internal.h"
-#include "rendezvous/way/stranger_internal.h"
+#include "rendezvous/dial/race_internal.h"
+#include "rendezvous/dial/secured_stream_internal.h"
+#include "rendezvous/dial/stranger_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

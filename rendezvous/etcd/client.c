@@ -1,18 +1,18 @@
-/* Sends the election's calls to etcd and parses the answers: see etcd_client_internal.h. All calls
+/* Sends the election's calls to etcd and parses the answers: see etcd.h. All calls
  * go to the current member of the etcd cluster, over connections that libcurl keeps open: one for
  * the watch, and one for the other calls. etcd closes the second one if no call uses it for a
  * while. */
-#include "rendezvous/way/etcd_client_internal.h"
+#include "rendezvous/etcd/etcd.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "rendezvous/way/backend_internal.h"
-#include "rendezvous/way/etcd_answer_internal.h"
-#include "rendezvous/way/etcd_election_internal.h"
-#include "rendezvous/way/etcd_fields_internal.h"
-#include "rendezvous/way/etcd_http_internal.h"
+#include "rendezvous/dial/dial.h"
+#include "rendezvous/etcd/answer_internal.h"
+#include "rendezvous/etcd/election_internal.h"
+#include "rendezvous/etcd/fields_internal.h"
+#include "rendezvous/etcd/http_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -204,7 +204,7 @@ static void set_trouble(struct etcd_client *c, const char *why) {
 }
 
 static bool is_loopback(const char *host) {
-    return strcmp(host, "localhost") == 0 || backend_is_loopback(host);
+    return strcmp(host, "localhost") == 0 || addr_is_loopback(host);
 }
 
 /* Adds the cluster's members in the answer that are not known yet. A loopback address of a member
@@ -230,7 +230,7 @@ static void add_members(struct etcd_client *c, const json_t *answer) {
  * machine, the node publishes the address at which other machines reach this one. */
 static void choose_own_addr(struct etcd_client *c, const char *own_end) {
     if (c->own_addr[0] != '\0') return;
-    if (own_end[0] == '\0' || is_loopback(own_end)) backend_machine_addr(c->own_addr);
+    if (own_end[0] == '\0' || is_loopback(own_end)) addr_of_machine(c->own_addr);
     else (void) snprintf(c->own_addr, sizeof(c->own_addr), "%s", own_end);
     cr_debug("this node publishes the address '%s' in etcd", c->own_addr);
 }

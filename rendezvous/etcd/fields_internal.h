@@ -1,11 +1,11 @@
 /* Reads the fields of etcd's JSON answers: tokens, leases, members of the cluster, and the key of
  * the election. Pure. etcd's JSON has 64-bit numbers as decimal texts and bytes as base64, and it
  * omits fields that are 0 or false. A field of the wrong type is treated like a missing field. */
-#ifndef RENDEZVOUS_ETCD_FIELDS_INTERNAL_H
-#define RENDEZVOUS_ETCD_FIELDS_INTERNAL_H
+#ifndef RENDEZVOUS_FIELDS_INTERNAL_H
+#define RENDEZVOUS_FIELDS_INTERNAL_H
 
 #include "base/endpoint.h"
-#include "rendezvous/way/etcd_key_internal.h"
+#include "rendezvous/etcd/key_internal.h"
 
 #include <jansson.h>
 #include <stdbool.h>

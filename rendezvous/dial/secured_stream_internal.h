@@ -5,7 +5,7 @@
 #define RENDEZVOUS_SECURED_STREAM_INTERNAL_H
 
 #include "rendezvous/secure/secure.h"
-#include "rendezvous/way/tcp_stream_internal.h"
+#include "rendezvous/dial/tcp_stream_internal.h"
 
 struct secured_stream;
 

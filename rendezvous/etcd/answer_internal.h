@@ -1,8 +1,8 @@
 /* Splits the body of an HTTP answer of etcd's JSON gateway into JSON objects, one per line. Pure:
  * bytes go in, objects come out. All sizes are bounded, because another program than etcd may
  * answer. */
-#ifndef RENDEZVOUS_ETCD_ANSWER_INTERNAL_H
-#define RENDEZVOUS_ETCD_ANSWER_INTERNAL_H
+#ifndef RENDEZVOUS_ANSWER_INTERNAL_H
+#define RENDEZVOUS_ANSWER_INTERNAL_H
 
 #include "base/buffer.h"
 #include "base/error.h"

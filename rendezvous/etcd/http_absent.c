@@ -1,7 +1,7 @@
-/* Takes the place of etcd_http.c in a build without libcurl's header: etcd_http_open() fails with
+/* Takes the place of http.c in a build without libcurl's header: etcd_http_open() fails with
  * -ENOTSUP, so no other function is called. */
 #if !__has_include(<curl/curl.h>)
-#include "rendezvous/way/etcd_http_internal.h"
+#include "rendezvous/etcd/http_internal.h"
 
 #include "base/assert.h"
 

@@ -1,11 +1,12 @@
-/* Elects the coordinator by means of etcd: the shell around etcd_election.c. It sends the calls of
- * the election to etcd by HTTP, parses the answers, and runs the election's timer. */
-#ifndef RENDEZVOUS_ETCD_CLIENT_INTERNAL_H
-#define RENDEZVOUS_ETCD_CLIENT_INTERNAL_H
+/* Elects the coordinator by means of etcd: the shell around election.c. It sends the calls of
+ * the election to etcd by HTTP, parses the answers, and runs the election's timer. This header is
+ * the door of rendezvous/etcd. */
+#ifndef RENDEZVOUS_ETCD_H
+#define RENDEZVOUS_ETCD_H
 
 #include "base/error.h"
+#include "rendezvous/etcd/election_internal.h"
 #include "rendezvous/types.h"
-#include "rendezvous/way/etcd_key_internal.h"
 
 #include <stdbool.h>
 #include <stdint.h>

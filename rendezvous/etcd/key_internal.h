@@ -6,8 +6,8 @@
  *
  * A second key, the mark, is created with the first claim and stays until the job ends. By the mark
  * a new leader knows that another node has led before, whose round may still run. */
-#ifndef RENDEZVOUS_ETCD_KEY_INTERNAL_H
-#define RENDEZVOUS_ETCD_KEY_INTERNAL_H
+#ifndef RENDEZVOUS_KEY_INTERNAL_H
+#define RENDEZVOUS_KEY_INTERNAL_H
 
 #include "base/endpoint.h"
 
