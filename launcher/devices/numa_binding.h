@@ -14,7 +14,7 @@
 #ifndef LAUNCHER_NUMA_BINDING_H
 #define LAUNCHER_NUMA_BINDING_H
 
-#include "launcher/numa_topology.h"
+#include "launcher/devices/numa_topology.h"
 
 enum numa_mode { NUMA_NODE, NUMA_SOCKET, NUMA_EXCLUSIVE, NUMA_CORE_COMPLEX };
 

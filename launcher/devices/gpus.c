@@ -1,6 +1,6 @@
 /* Finds CPUs and GPUs. NVML is loaded with dlopen(3) if it is installed, so that crun also runs on
  * machines without the NVIDIA driver. */
-#include "launcher/devices.h"
+#include "launcher/devices/gpus.h"
 
 #include "base/cpu_mask.h"
 #include "base/memory.h"

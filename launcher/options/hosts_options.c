@@ -1,10 +1,10 @@
 /* From options to a job on several hosts: see hosts_options.h. */
-#include "launcher/hosts_options.h"
+#include "launcher/options/hosts_options.h"
 
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/parse.h"
-#include "launcher/values.h"
+#include "launcher/options/values.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,9 +1,8 @@
-/* Completes the options from the scheduler's facts: implements launcher/scheduler_options.h. The
- * parts of this file are: the refusals, the nodes, where the nodes meet, the workers, and the
- * signals. */
-#include "launcher/scheduler_options.h"
+/* Completes the options from the facts of the scheduler: implements scheduler_options.h. The parts
+ * of this file are: the refusals, the nodes, where the nodes meet, the workers, and the signals. */
+#include "launcher/options/scheduler_options.h"
 
-#include "launcher/values.h"
+#include "launcher/options/values.h"
 
 #include <errno.h>
 #include <inttypes.h>

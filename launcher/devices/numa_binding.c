@@ -1,5 +1,5 @@
 /* The modes of --numa-binding, one function each. */
-#include "launcher/numa_binding.h"
+#include "launcher/devices/numa_binding.h"
 
 #include <errno.h>
 #include <stdlib.h>

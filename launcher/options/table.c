@@ -1,7 +1,7 @@
 /* The table of crun's options, with the texts of --help, and options_parse(). base/command_line.h
  * parses the options; options_parse() then handles requests such as --help, and takes PROGRAM and
  * its arguments. */
-#include "launcher/options.h"
+#include "launcher/options/table.h"
 
 #include "base/memory.h"
 

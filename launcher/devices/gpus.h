@@ -2,8 +2,8 @@
  *
  * The GPUs are found without calling CUDA: to initialise CUDA takes seconds and memory on each GPU,
  * and a process that has initialised CUDA cannot fork children that use it. */
-#ifndef LAUNCHER_DEVICES_H
-#define LAUNCHER_DEVICES_H
+#ifndef LAUNCHER_GPUS_H
+#define LAUNCHER_GPUS_H
 
 #include "base/error.h"
 

@@ -1,5 +1,5 @@
-/* Reads the topology of the machine from sysfs: implements launcher/numa_topology.h. */
-#include "launcher/numa_topology.h"
+/* Reads the topology of the machine from sysfs: implements launcher/devices/numa_topology.h. */
+#include "launcher/devices/numa_topology.h"
 
 #include "base/parse.h"
 #include "base/read_file.h"

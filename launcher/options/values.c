@@ -1,6 +1,6 @@
 /* Converts the texts of option values, one function for each grammar: implements
- * launcher/values.h. */
-#include "launcher/values.h"
+ * launcher/options/values.h. */
+#include "launcher/options/values.h"
 
 #include "base/memory.h"
 #include "base/parse.h"

@@ -1,6 +1,6 @@
 /* The implementation of --numa-binding: reads where the GPUs and the CPUs are, and applies the
- * rules of launcher/numa_binding.h to each worker. */
-#include "launcher/numa.h"
+ * rules of launcher/devices/numa_binding.h to each worker. */
+#include "launcher/devices/numa.h"
 
 #include "base/log.h"
 #include "base/memory.h"

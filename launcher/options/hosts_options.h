@@ -5,7 +5,7 @@
 #define LAUNCHER_HOSTS_OPTIONS_H
 
 #include "launcher/hosts/hosts.h"
-#include "launcher/options.h"
+#include "launcher/options/table.h"
 
 /* A job with the memory for its lists and texts. */
 struct hosts_choice {

@@ -1,5 +1,5 @@
 /* Counts AMD and Intel GPUs and Ascend NPUs by what the kernel shows in /sys and /dev, without the
- * vendors' libraries (launcher/devices.h counts NVIDIA's GPUs). The result is the number that torch
+ * vendors' libraries (gpus.h counts NVIDIA's GPUs). The result is the number that torch
  * would count, as far as the kernel shows it: a device whose device file is missing in a container
  * does not count, and if the vendor's variable makes only some devices visible, only these
  * count. */

@@ -13,7 +13,7 @@
 #ifndef LAUNCHER_SCHEDULER_OPTIONS_H
 #define LAUNCHER_SCHEDULER_OPTIONS_H
 
-#include "launcher/options.h"
+#include "launcher/options/table.h"
 #include "launcher/scheduler/scheduler.h"
 
 #define SCHEDULER_LINE_MAX 1024

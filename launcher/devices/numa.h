@@ -6,8 +6,8 @@
 #ifndef LAUNCHER_NUMA_H
 #define LAUNCHER_NUMA_H
 
-#include "launcher/devices.h"
-#include "launcher/numa_binding.h"
+#include "launcher/devices/gpus.h"
+#include "launcher/devices/numa_binding.h"
 
 /* Sets masks[i] to the CPUs that local rank i shall run on, for each i < workers. The GPU of local
  * rank i is entry i of the list that device_gpus() returns for `visible_devices`. If the kernel
@@ -15,7 +15,7 @@
  * warning is logged. `sys` is "/sys" except in tests.
  *
  * Returns 0; or a negative errno, and sets err: -ENODEV if there are more workers than GPUs or if
- * this process may use no CPU of a GPU's node, or an error of the functions in devices.h,
+ * this process may use no CPU of a GPU's node, or an error of the functions in gpus.h,
  * numa_topology.h and numa_binding.h. */
 int numa_bind_workers(enum numa_mode mode, const struct device_places *places, const char *sys,
                       const char *visible_devices, uint32_t workers, struct cr_cpu_mask *masks,

@@ -1,5 +1,5 @@
-/* Counts accelerators in /sys and /dev: see launcher/accelerators.h. */
-#include "launcher/accelerators.h"
+/* Counts accelerators in /sys and /dev: see accelerators.h. */
+#include "launcher/devices/accelerators.h"
 
 #include "base/parse.h"
 #include "base/read_file.h"

@@ -7,14 +7,14 @@
  *
  * Parsing is pure. It leaves all values as texts; launcher/job.h converts them to numbers, so that
  * an error can name the option or the variable that a text came from. */
-#ifndef LAUNCHER_OPTIONS_H
-#define LAUNCHER_OPTIONS_H
+#ifndef LAUNCHER_TABLE_H
+#define LAUNCHER_TABLE_H
 
 #include "base/command_line.h"
 #include "base/program.h"
 
 /* clang-format off */
-/* The index of each option in the table in options.c. */
+/* The index of each option in the table in table.c. */
 enum option_id {
     OPTION_NNODES, OPTION_NPROC, OPTION_NODE_RANK, OPTION_SCHEDULER, OPTION_ROLE,
     OPTION_VIRTUAL_LOCAL_RANK,
