@@ -163,7 +163,9 @@ def test_signals(tmp):
         wait_for(lambda: len(list(marks.glob("[01]"))) == 2, "both workers")
         p.send_signal(which)
         out, err = p.communicate(timeout=60)
-        assert p.returncode == 1, (p.returncode, out, err)
+        # A launcher that is about to end, because the other one has left the job, is ended by the
+        # signal itself.
+        assert p.returncode in (1, 128 + which), (p.returncode, out, err)
         # The launcher that gets the signal first leaves the job, for which the other one may stop
         # its worker with SIGTERM.
         got = sorted(m.name for m in marks.glob("*.*"))
