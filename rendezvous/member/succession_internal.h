@@ -3,7 +3,7 @@
  *
  * To join an heir is to vote for it. Before a node votes, it waits until its old coordinator, which
  * may still run, has certainly stopped deciding: 5/4 of a lease after the last message from it
- * (coordinator/electorate_internal.h). If the old coordinator has closed the connection, its
+ * (rules/electorate_internal.h). If the old coordinator has closed the connection, its
  * process has ended, and the node votes at once.
  *
  * A node tries the heirs in their order, and after them its old coordinator. The first heir begins

@@ -219,9 +219,9 @@ def cpu_ms(pid):
 
 
 def test_the_price(tmp):
-    """A view of eight workers costs the job less than 2 ms of processor time on a calm machine, which
-    is 0.1 % of a core every two seconds. The figure is printed. The limit of the test is five times
-    as high, because other load makes a view dearer."""
+    """A view of eight workers costs the job less than 2 ms of processor time on a calm machine,
+    which is 0.1 % of a core every two seconds. The figure is printed. The limit of the test is five
+    times as high, because other load makes a view dearer."""
     best_ms = 1e9
     with Job(tmp, workers=8) as job:
         for _ in range(10):

@@ -3,7 +3,7 @@
  * order of succession as a text (heirs.c). */
 #include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
-#include "rendezvous/coordinator/electorate_internal.h"
+#include "rendezvous/rules/electorate_internal.h"
 #include "rendezvous/member/succession_internal.h"
 #include "tests/lib/run_suite.h"
 

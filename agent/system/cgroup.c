@@ -6,9 +6,9 @@
  * This process may make cgroups below its own cgroup if mkdir works in the folder of its own
  * cgroup. The kernel forbids processes in a cgroup that enables controllers for its children. This
  * file enables no controllers, so that rule does not matter here. */
-#include "agent/process/cgroup.h"
+#include "agent/system/cgroup.h"
 
-#include "agent/process/proc.h"
+#include "agent/system/proc.h"
 #include "base/cgroup_place.h"
 #include "base/cleanup.h"
 #include "base/clock.h"

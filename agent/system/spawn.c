@@ -20,9 +20,9 @@
  * carries its report: on kernels without clone3 or close_range, on processors for which there is no
  * assembly below, in sandboxes that refuse clone3, and in sanitizer builds, whose shadow memory
  * assumes one stack per thread and one address space. */
-#include "agent/process/spawn.h"
+#include "agent/system/spawn.h"
 
-#include "agent/process/proc.h"
+#include "agent/system/proc.h"
 #include "base/cleanup.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Reads /dev/kmsg. Each read(2) returns one record. It fails with EAGAIN if there is no further
  * record. It fails with EPIPE if the kernel has overwritten the next record; the read(2) after that
  * returns the oldest record that is left. */
-#include "agent/report/kernel_log.h"
+#include "agent/evidence/kernel_log.h"
 
 #include "base/cleanup.h"
 #include "base/text.h"

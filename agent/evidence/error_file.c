@@ -1,5 +1,5 @@
 /* Reads a worker's error file, and writes the error file that crun's own parent process reads. */
-#include "agent/report/error_file.h"
+#include "agent/evidence/error_file.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

@@ -23,9 +23,9 @@
  * the launcher's Unix process group or terminal do not end it. Its only descriptors are its lines
  * and /dev/null. The warden may be the fork of a process with threads, so it makes system calls
  * only and never uses the heap. */
-#include "agent/process/warden.h"
+#include "agent/system/warden.h"
 
-#include "agent/process/proc.h"
+#include "agent/system/proc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 

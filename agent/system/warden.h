@@ -3,7 +3,7 @@
 #ifndef AGENT_WARDEN_H
 #define AGENT_WARDEN_H
 
-#include "agent/process/cgroup.h"
+#include "agent/system/cgroup.h"
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -1,5 +1,5 @@
 /* The failures of one round: implements failures.h. */
-#include "agent/report/failures.h"
+#include "agent/verdict/failures.h"
 
 #include "base/text.h"
 

@@ -4,7 +4,7 @@
 #ifndef AGENT_ERROR_FILE_H
 #define AGENT_ERROR_FILE_H
 
-#include "agent/report/error_record.h"
+#include "agent/evidence/error_record.h"
 
 #define ERROR_FILE_MAX ((size_t) 1 << 20) /* most bytes of an error file that are read */
 

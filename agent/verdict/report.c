@@ -1,8 +1,8 @@
 /* Writes the report on a failed attempt: one line that names the first failure, the evidence for
  * it, and torchrun's box. */
-#include "agent/report/verdict_internal.h"
+#include "agent/verdict/verdict_internal.h"
 
-#include "agent/report/last_lines.h"
+#include "agent/evidence/evidence.h"
 #include "base/text.h"
 
 #include <signal.h>

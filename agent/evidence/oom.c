@@ -4,7 +4,7 @@
  * In v2 the kernel counts a kill in the cgroup of the victim and in all above it; in v1 only in the
  * cgroup of the victim. So in v1 the cgroups below crun's own count, too: a wrapper may have put a
  * worker into a cgroup of its own. */
-#include "agent/report/oom.h"
+#include "agent/evidence/oom.h"
 
 #include "base/cgroup_place.h"
 #include "base/cleanup.h"

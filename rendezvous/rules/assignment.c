@@ -1,5 +1,5 @@
 /* The assignment of ranks to the nodes of a round. */
-#include "rendezvous/coordinator/assignment_internal.h"
+#include "rendezvous/rules/assignment_internal.h"
 
 #include "base/memory.h"
 

@@ -1,5 +1,5 @@
 /* The count of a job's restarts. */
-#include "rendezvous/coordinator/budget_internal.h"
+#include "rendezvous/rules/budget_internal.h"
 
 #include "base/assert.h"
 

@@ -5,10 +5,10 @@
  * at which it wrote the record counts, not its death. Example: a worker writes its error record and
  * takes seconds to end. In these seconds other workers die, because they get no more answers from
  * it. The worker with the record has failed first, although it died last. */
-#ifndef AGENT_VERDICT_H
-#define AGENT_VERDICT_H
+#ifndef AGENT_VERDICT_DECISION_H
+#define AGENT_VERDICT_DECISION_H
 
-#include "agent/report/error_record.h"
+#include "agent/evidence/evidence.h"
 #include "base/buffer.h"
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 #ifndef AGENT_VERDICT_INTERNAL_H
 #define AGENT_VERDICT_INTERNAL_H
 
-#include "agent/report/verdict.h"
+#include "agent/verdict/decision.h"
 
 /* If `call` fails, returns its error from the function in which TRY() stands. */
 #define TRY(call)                                                                                  \

@@ -1,6 +1,6 @@
 /* Writes the box with which torchrun ends a failed job. Tools parse it, so its format is
  * torchrun's. */
-#include "agent/report/verdict_internal.h"
+#include "agent/verdict/verdict_internal.h"
 
 #include "base/clock.h"
 #include "base/text.h"

@@ -1,5 +1,5 @@
 /* Counts the ballots of the nodes of one round: see electorate_internal.h. */
-#include "rendezvous/coordinator/electorate_internal.h"
+#include "rendezvous/rules/electorate_internal.h"
 
 #include "base/clock.h"
 

@@ -3,9 +3,9 @@
  * The set belongs to the process and not to a nursery. The orphans of every nursery become children
  * of this process, so a nursery that looks for its orphans must also know the workers and wardens
  * of the other nurseries. */
-#include "agent/process/known_children.h"
+#include "agent/system/known_children.h"
 
-#include "agent/process/proc.h"
+#include "agent/system/proc.h"
 #include "base/buffer.h"
 
 #include <errno.h>

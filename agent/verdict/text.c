@@ -1,5 +1,5 @@
 /* Writes in one line which worker failed first, and of what. */
-#include "agent/report/verdict_internal.h"
+#include "agent/verdict/verdict_internal.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* Reads /proc without malloc and stdio. The warden, and a forked child before exec, run in a copy
  * of a process that may have had threads. The copy has one thread only. If another thread held a
  * lock of malloc or stdio at the fork, the copy of that lock stays locked for ever. */
-#include "agent/process/proc.h"
+#include "agent/system/proc.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"

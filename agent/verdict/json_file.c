@@ -1,7 +1,7 @@
-/* Writes verdict.json: implements verdict_json.h. */
-#include "agent/report/verdict_json.h"
+/* Writes verdict.json: implements json_file.h. */
+#include "agent/verdict/json_file.h"
 
-#include "agent/report/verdict_internal.h"
+#include "agent/verdict/verdict_internal.h"
 #include "base/clock.h"
 #include "base/private_file.h"
 #include "status/json_text.h"

@@ -1,5 +1,5 @@
 /* Finds the worker that failed first. */
-#include "agent/report/verdict.h"
+#include "agent/verdict/decision.h"
 
 #include "base/assert.h"
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* Parses a worker's error record: see error_record.h for its forms. */
-#include "agent/report/error_record.h"
+#include "agent/evidence/error_record.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* Writes verdict.json, the verdict for programs. docs/verdict.md describes each field. */
-#ifndef AGENT_VERDICT_JSON_H
-#define AGENT_VERDICT_JSON_H
+#ifndef AGENT_JSON_FILE_H
+#define AGENT_JSON_FILE_H
 
-#include "agent/report/failures.h"
-#include "agent/report/kernel_log.h"
-#include "agent/report/verdict.h"
+#include "agent/evidence/evidence.h"
+#include "agent/verdict/decision.h"
+#include "agent/verdict/failures.h"
 
 #define VERDICT_JSON_VERSION 1
 #define VERDICT_JSON_NAME    "verdict.json"

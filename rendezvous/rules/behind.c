@@ -7,7 +7,7 @@
  *
  * The entries are sorted by group and by rank in the group. After that, each function goes once
  * over the entries of a group, so that the time does not grow with the square of their number. */
-#include "rendezvous/coordinator/behind_internal.h"
+#include "rendezvous/rules/behind_internal.h"
 
 #include "rendezvous/types.h"
 

@@ -1,6 +1,6 @@
 /* Formats the last lines of a worker's output so that they are safe to show: implements
  * last_lines.h. */
-#include "agent/report/last_lines.h"
+#include "agent/evidence/last_lines.h"
 
 #include "base/text.h"
 
