@@ -371,8 +371,7 @@ const struct cr_command crun_command = {
     .has_short_options = true,
     .variable_prefix = "PET_",
     .unknown_option = "unrecognized arguments:", /* the beginning of torchrun's error text */
-    .unknown_advice = "'crun --help' lists the options, and what is meant for the program stands "
-                      "after it",
+    .unknown_advice = "--help lists the options, and what is meant for the program stands after it",
 };
 
 const char *option_label(const struct options *o, enum option_id id,
@@ -410,8 +409,8 @@ static int take_program(struct options *o, const struct cr_command_line *line,
                         struct cr_error *err) {
     if (line->argument_count == 0) {
         return cr_fail(err, -EINVAL,
-                       "no program given; usage: crun [options] PROGRAM [arguments] "
-                       "(try 'crun --help')");
+                       "the following arguments are required: PROGRAM; usage: [options] PROGRAM "
+                       "[arguments] (--help lists the options)");
     }
     o->program = line->arguments[0];
     o->args = line->arguments + 1;
