@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "base/waiting.h"
+#include "base/time/waiting.h"
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"

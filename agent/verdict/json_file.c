@@ -3,7 +3,7 @@
 
 #include "agent/verdict/verdict_internal.h"
 #include "base/clock.h"
-#include "base/private_file.h"
+#include "base/files/private_file.h"
 #include "status/json_text.h"
 
 #include <errno.h>

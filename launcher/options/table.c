@@ -1,6 +1,6 @@
-/* The table of crun's options, with the texts of --help, and options_parse(). base/command_line.h
- * parses the options; options_parse() then handles requests such as --help, and takes PROGRAM and
- * its arguments. */
+/* The table of crun's options, with the texts of --help, and options_parse().
+ * base/program/command_line.h parses the options; options_parse() then handles requests such as
+ * --help, and takes PROGRAM and its arguments. */
 #include "launcher/options/table.h"
 
 #include "base/memory.h"

@@ -1,5 +1,5 @@
-/* Parses a range of TCP ports; see base/port_range.h. */
-#include "base/port_range.h"
+/* Parses a range of TCP ports; see base/network/port_range.h. */
+#include "base/network/port_range.h"
 
 #include "base/parse.h"
 

@@ -1,6 +1,6 @@
-/* Formats socket addresses as text and resolves host names; base/address.h declares the
+/* Formats socket addresses as text and resolves host names; base/network/address.h declares the
  * functions. */
-#include "base/address.h"
+#include "base/network/address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

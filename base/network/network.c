@@ -1,5 +1,5 @@
-/* Networks and lists of networks; see base/network.h. */
-#include "base/network.h"
+/* Networks and lists of networks; see base/network/network.h. */
+#include "base/network/network.h"
 
 #include "base/parse.h"
 

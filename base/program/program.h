@@ -10,7 +10,7 @@
 #define CR_PROGRAM_H
 
 #include "base/buffer.h"
-#include "base/command_line.h"
+#include "base/program/command_line.h"
 
 #define CR_EXIT_FAILED 1 /* the command failed; the reason is on stderr */
 #define CR_EXIT_USAGE  2 /* the command line is wrong; nothing was done */

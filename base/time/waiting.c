@@ -1,5 +1,5 @@
-/* Computes when a node that waits logs its lines: implements base/waiting.h. */
-#include "base/waiting.h"
+/* Computes when a node that waits logs its lines: implements base/time/waiting.h. */
+#include "base/time/waiting.h"
 
 #define FIRST_MS   INT64_C(5000)
 #define LONGEST_MS INT64_C(60000)

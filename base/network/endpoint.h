@@ -1,5 +1,5 @@
-/* Parses HOST:PORT as users type it. base/address.h resolves the host. This header includes no
- * socket header, so that pure code can include it. */
+/* Parses HOST:PORT as users type it. base/network/address.h resolves the host. This header includes
+ * no socket header, so that pure code can include it. */
 #ifndef CR_ENDPOINT_H
 #define CR_ENDPOINT_H
 

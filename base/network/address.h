@@ -1,11 +1,11 @@
 /* Formats a socket address as numeric text ("1.2.3.4:80"), and resolves a host name to a socket
- * address. To parse the HOST:PORT that users type, use base/endpoint.h, which this header
+ * address. To parse the HOST:PORT that users type, use base/network/endpoint.h, which this header
  * includes. */
 #ifndef CR_ADDRESS_H
 #define CR_ADDRESS_H
 
-#include "base/endpoint.h"
 #include "base/error.h"
+#include "base/network/endpoint.h"
 
 #include <stdint.h>
 #include <sys/socket.h>

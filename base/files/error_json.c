@@ -1,8 +1,8 @@
-/* Writes torch's error record; base/error_json.h describes the format. */
-#include "base/error_json.h"
+/* Writes torch's error record; base/files/error_json.h describes the format. */
+#include "base/files/error_json.h"
 
 #include "base/cleanup.h"
-#include "base/private_file.h"
+#include "base/files/private_file.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -11,34 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- writing JSON to a buffer ---- */
-
-/* Appends the character of `len` bytes at `p`, escaped as JSON requires. If `len` is 0, the byte at
- * `p` is not valid UTF-8, and U+FFFD is appended instead. */
-static int append_character(struct cr_buffer *out, const char *p, size_t len) {
-    if (len == 0) return cr_buffer_append(out, "\\ufffd", 6);
-    if (*p == '"' || *p == '\\') return cr_buffer_printf(out, "\\%c", *p);
-    if (*p == '\n') return cr_buffer_append(out, "\\n", 2);
-    if ((unsigned char) *p < 0x20 || *p == 0x7f) return cr_buffer_printf(out, "\\u%04x", *p);
-    return cr_buffer_append(out, p, len);
-}
-
-int cr_json_string_append(struct cr_buffer *out, const char *text) {
-    return cr_json_bytes_append(out, text, strnlen(text, CR_ERROR_JSON_TEXT_MAX));
-}
-
-int cr_json_bytes_append(struct cr_buffer *out, const char *text, size_t left) {
-    int rc = cr_buffer_append(out, "\"", 1);
-    while (rc == 0 && left > 0) {
-        size_t len = cr_utf8_len(text, left);
-        rc = append_character(out, text, len);
-        if (len == 0) len = 1;
-        text += len;
-        left -= len;
-    }
-    return rc < 0 ? rc : cr_buffer_append(out, "\"", 1);
-}
 
 int cr_error_json_append(struct cr_buffer *out, const char *message, const char *call_stack,
                          int64_t seconds) {
@@ -51,8 +23,6 @@ int cr_error_json_append(struct cr_buffer *out, const char *message, const char 
     }
     return rc;
 }
-
-/* ---- writing the file ---- */
 
 static int write_all(int fd, const char *data, size_t len) {
     while (len > 0) {

@@ -1,5 +1,5 @@
 /* Computes from two clocks how long this machine was suspended. */
-#include "base/suspension.h"
+#include "base/time/suspension.h"
 
 #include "base/clock.h"
 

@@ -1,8 +1,8 @@
-/* Parses command lines; base/command_line.h describes the grammar. The parser follows Python's
- * argparse but for two points: "--log-dir" and "--log_dir" are one option here, so a prefix that
- * fits both is not ambiguous; and the error about an unknown option proposes the known option with
- * the most similar name. */
-#include "base/command_line.h"
+/* Parses command lines; base/program/command_line.h describes the grammar. The parser follows
+ * Python's argparse but for two points: "--log-dir" and "--log_dir" are one option here, so a
+ * prefix that fits both is not ambiguous; and the error about an unknown option proposes the known
+ * option with the most similar name. */
+#include "base/program/command_line.h"
 
 #include "base/parse.h"
 

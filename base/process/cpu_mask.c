@@ -1,5 +1,5 @@
-/* Parses, formats and combines sets of CPUs; base/cpu_mask.h declares the functions. */
-#include "base/cpu_mask.h"
+/* Parses, formats and combines sets of CPUs; base/process/cpu_mask.h declares the functions. */
+#include "base/process/cpu_mask.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* Functions for the start and the end of a program: implements base/daemon.h. */
-#include "base/daemon.h"
+/* Functions for the start and the end of a program: implements base/process/daemon.h. */
+#include "base/process/daemon.h"
 
 #include "base/cleanup.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
-/* Parses HOST:PORT; base/endpoint.h describes the grammar. */
-#include "base/endpoint.h"
+/* Parses HOST:PORT; base/network/endpoint.h describes the grammar. */
+#include "base/network/endpoint.h"
 
 #include "base/parse.h"
 

@@ -1,5 +1,5 @@
 /* Reads a file by read(2) until its end or until the buffer is full. */
-#include "base/read_file.h"
+#include "base/files/read_file.h"
 
 #include "base/cleanup.h"
 

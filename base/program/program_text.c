@@ -1,6 +1,6 @@
 /* Writes --help, the manual page and the bash completion from the tables of a program: the
- * functions cr_…_write_… of base/program.h. */
-#include "base/program.h"
+ * functions cr_…_write_… of base/program/program.h. */
+#include "base/program/program.h"
 
 #include <ctype.h>
 #include <stdarg.h>

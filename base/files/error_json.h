@@ -10,7 +10,7 @@
 #ifndef CR_ERROR_JSON_H
 #define CR_ERROR_JSON_H
 
-#include "base/buffer.h"
+#include "base/text.h"
 
 #include <stdint.h>
 
@@ -24,15 +24,7 @@
 #define CR_ERROR_JSON_TAIL  "\"}}}\n"
 
 /* longest message, and longest call stack, in bytes; a longer one is cut */
-#define CR_ERROR_JSON_TEXT_MAX ((size_t) 64 * 1024)
-
-/* Appends `text` as a JSON string with its quotes, at most CR_ERROR_JSON_TEXT_MAX bytes of it. A
- * byte that is not part of a valid UTF-8 character becomes U+FFFD. Pure. Returns 0 or -ENOMEM. */
-int cr_json_string_append(struct cr_buffer *out, const char *text);
-
-/* Does what cr_json_string_append() does, with `len` bytes, which may contain NULs. Returns 0 or
- * -ENOMEM. */
-int cr_json_bytes_append(struct cr_buffer *out, const char *text, size_t len);
+#define CR_ERROR_JSON_TEXT_MAX CR_JSON_STRING_MAX
 
 /* Appends one error record as a line with its newline. `seconds` is the time of the failure in
  * seconds since 1970. Pure. Returns 0 or -ENOMEM. */

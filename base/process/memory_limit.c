@@ -1,9 +1,9 @@
 /* Finds the memory limits of this process's cgroups. /proc/self/cgroup names the cgroup in each
  * hierarchy, and /proc/self/mountinfo says where the hierarchy is mounted and which cgroup its root
  * is: in a container with the host's cgroup namespace, the root is the container's own cgroup. */
-#include "base/memory_limit.h"
+#include "base/process/memory_limit.h"
 
-#include "base/read_file.h"
+#include "base/files/read_file.h"
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* Opens files that only this user may read and write; see base/private_file.h. */
-#include "base/private_file.h"
+/* Opens files that only this user may read and write; see base/files/private_file.h. */
+#include "base/files/private_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

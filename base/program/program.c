@@ -1,6 +1,6 @@
 /* The main function of programs with commands, and their error messages: implements
- * base/program.h. */
-#include "base/program.h"
+ * base/program/program.h. */
+#include "base/program/program.h"
 
 #include "base/assert.h"
 #include "base/text.h"

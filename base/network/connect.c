@@ -1,5 +1,5 @@
-/* Blocking TCP with deadlines: implements base/connect.h. */
-#include "base/connect.h"
+/* Blocking TCP with deadlines: implements base/network/connect.h. */
+#include "base/network/connect.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"

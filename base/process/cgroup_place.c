@@ -1,6 +1,6 @@
-/* Finds the folder of a cgroup: base/cgroup_place.h. The parsing is pure; only cr_cgroup_of_self()
- * reads files. */
-#include "base/cgroup_place.h"
+/* Finds the folder of a cgroup: base/process/cgroup_place.h. The parsing is pure; only
+ * cr_cgroup_of_self() reads files. */
+#include "base/process/cgroup_place.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"

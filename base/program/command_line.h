@@ -2,7 +2,7 @@
  *
  * crun, crun-store and crun-agent each describe their options in tables of this form. Parsing,
  * defaults from environment variables, --help, the manual page and the bash completion all come
- * from the table (base/program.h writes the texts), so that they cannot disagree.
+ * from the table (base/program/program.h writes the texts), so that they cannot disagree.
  *
  * Grammar, for every program:
  *   --name VALUE, --name=VALUE, --flag   '_' in a name is read as '-'; a unique prefix is enough
