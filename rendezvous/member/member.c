@@ -328,7 +328,7 @@ static void join_while_resuming(struct member *m, int64_t now_ms) {
 static void send_failed(struct member *m) {
     struct rdzv_message msg = {.type = RDZV_FAILED};
     msg.failed = (struct rdzv_failed){.round = m->round, .what = m->what,
-                                      .is_killed = m->is_killed};
+                                      .blame = (uint32_t) m->blame};
     m->held_ms = CR_FOREVER;
     if (m->connected) m->actions->send(m->arg, &msg);
 }
@@ -354,10 +354,10 @@ void member_join(struct member *m, int64_t now_ms) {
 }
 
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
-                   bool is_killed) {
+                   enum rendezvous_blame blame) {
     if (m->state != MEMBER_RUNNING || round != m->round) return;
     (void) snprintf(m->what, sizeof(m->what), "%s", what);
-    m->is_killed = is_killed;
+    m->blame = blame;
     m->owes_failure = true;
     enter(m, MEMBER_FAILED, what);
     if (m->awaits_behind && m->connected) m->held_ms = now_ms + HELD_MS;
