@@ -3,7 +3,8 @@
 
 #include "base/memory.h"
 #include "base/read_file.h"
-#include "launcher/hosts_options.h"
+#include "launcher/hosts/hosts.h"
+#include "launcher/options/options.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,12 @@
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H
 
-/* Prints "crun: error: TEXT" on stderr as one line; unprintable characters are escaped. */
+/* Returns the name of this program in its help and its errors: "torchrun" if it was called by this
+ * name, because tools that call torchrun look for "torchrun: error:"; otherwise "crun". */
+const char *report_name(void);
+
+/* Prints "NAME: error: TEXT" on stderr as one line, where NAME is report_name(); unprintable
+ * characters are escaped. */
 void report_line(const char *text);
 
 /* Writes an error record (base/error_json.h) to the file `path`. Both the message and the call

@@ -3,8 +3,8 @@
  * them by an explicit call, and nursery_open() does not make them. */
 #include "agent/process/claim.h"
 
-#include "agent/process/known_children.h"
 #include "agent/process/nursery.h"
+#include "agent/system/system.h"
 #include "base/daemon.h"
 
 #include <signal.h>

@@ -7,22 +7,21 @@
  *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the list of seats
  *     seat_table.c    hash tables that find a seat by instance or node rank
- *     succession.c    heirs, and whether this coordinator may decide (electorate.c)
- *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
+ *     succession.c    heirs, and whether this coordinator may decide (rules/electorate.c)
+ *     forming.c       when a round forms, with which nodes and ranks (rules/assignment.c)
  *     change.c        the end of a round with notice
- *     budget.c        how many restarts the job has left
- *     charge.c        whether a failed round costs a restart
+ *     charge.c        whether a failed round costs a restart (rules/budget.c)
  *     limits.c        leases, time limits, and the next deadline
  *     waiting.c       the messages to nodes that wait for a round
- *     inquiry.c       asks nodes what their workers are in; behind.c finds who holds up the others
+ *     inquiry.c       asks nodes what their workers are in, to find who holds up the others
+ *                     (rules/behind.c)
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
 
-#include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
-#include "rendezvous/coordinator/electorate_internal.h"
 #include "rendezvous/coordinator/seat_table_internal.h"
+#include "rendezvous/rules/rules.h"
 #include "rendezvous/types.h"
 
 #define COORDINATOR_NEVER (-1)

@@ -269,7 +269,7 @@ static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how
                       const char *why) {
     m->leader_ended = how == RENDEZVOUS_CLOSED;
     bool is_new = succession_lost(&m->succession, now_ms, how, m->heard_ms,
-                                  m->keep_alive.lease_ms);
+                                  m->keep_alive.lease_ms, member_wait_ms(m));
     if (is_new) (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
 }
 
@@ -278,6 +278,8 @@ static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how
 static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, const char *why) {
     m->connected = false;
     note_loss(m, now_ms, how, why);
+    /* an heir that has formed no round is tried as an heir again, but not as the old coordinator */
+    if (succession_is_on(&m->succession)) m->at = m->home;
     forget_inquiry(m);
     switch (m->state) {
     case MEMBER_JOINING:
@@ -303,6 +305,7 @@ static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, 
 void member_moved(struct member *m, int64_t now_ms, const char *addr, uint16_t port) {
     m->at = (struct rdzv_heir){.port = port};
     (void) snprintf(m->at.addr, sizeof(m->at.addr), "%s", addr);
+    m->home = m->at;
     (void) connecting_extend(&m->connecting, now_ms + MOVED_LEASES * m->keep_alive.lease_ms);
 }
 
@@ -491,6 +494,7 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->change = (struct member_change){.id = 0};
     m->notice = (struct member_notice){.is_given = false};
     m->incarnation = r->incarnation;
+    m->home = m->at;
     succession_begin_round(&m->succession, r, m->coordinator);
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);

@@ -2,10 +2,10 @@
  * which ranks stay the same, which failures cost a restart, and which messages it sends to which
  * node at the end. */
 #include "base/clock.h"
-#include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rendezvous.h"
+#include "rendezvous/rules/budget_internal.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

@@ -1,5 +1,5 @@
-/* Tests of launcher/programs.h: where the command line of a further program begins, and what it
- * says; of the job that follows from it, and of the workers' places in their roles. */
+/* Tests of launcher/options/programs.h: where the command line of a further program begins, and
+ * what it says; of the job that follows from it, and of the workers' places in their roles. */
 #include "agent/role.h"
 #include "launcher/job.h"
 #include "tests/lib/fake_environment.h"
