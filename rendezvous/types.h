@@ -36,6 +36,16 @@ struct rendezvous_etcd {
     char user[RENDEZVOUS_ETCD_TEXT_MAX], password_file[RENDEZVOUS_ETCD_TEXT_MAX];
 };
 
+/* What a node reports about a worker that has failed, besides the failure itself. The numbers go
+ * over the wire. */
+enum rendezvous_blame {
+    RENDEZVOUS_OWN = 0,    /* the worker failed by itself */
+    RENDEZVOUS_KILLED = 1, /* a signal that its agent did not send has ended the worker */
+    /* the worker belongs to a program whose failure ends the job (--on-failure=end), so the job is
+     * not restarted; a coordinator of an older build takes this for KILLED and restarts the job */
+    RENDEZVOUS_FINAL = 2,
+};
+
 /* Whether nodes and operators must have the job's secret. */
 enum rendezvous_auth {
     RENDEZVOUS_AUTH_AUTO,     /* if a token file is found */

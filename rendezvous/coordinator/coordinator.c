@@ -163,10 +163,10 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
 /* ---- the messages of nodes with a seat ---- */
 
 /* Handles FAILED. A failure in an older round is ignored, because that round is over already. A
- * further failure in a round that has failed counts only if the worker was killed (charge.c). */
+ * further failure in a round that has failed counts only if it has a blame (charge.c). */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                        const struct rdzv_failed *f) {
-    if (c->phase == COORDINATOR_FORMING) charge_killed(c, now_ms, s, f);
+    if (c->phase == COORDINATOR_FORMING) charge_note_blame(c, now_ms, s, f);
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     coordinator_set_why(c, "%s", f->what);

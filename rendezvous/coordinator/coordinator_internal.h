@@ -60,6 +60,7 @@ struct coordinator_charge {
     bool is_counted;       /* true: standing.c has counted the failure for charge.host */
     uint64_t round;        /* number of the failed round */
     char host[CR_HOST_MAX]; /* host of the node that sent the first FAILED */
+    bool is_final;         /* true: the failure ends the job even if the budget has a restart */
     int64_t failed_ms;     /* time of the round's first FAILED */
     uint32_t unheard;      /* number of nodes that may not know yet that the round is over */
     /* a node whose worker was killed excuses the failure if it is gone by this time;
@@ -505,9 +506,10 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms);
  * decision whether the round costs a restart. */
 void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
                  const struct rdzv_failed *f);
-/* Call this with each FAILED of the round, the first one included. If the worker was killed from
- * outside, notes until when its node excuses the failure by going. */
-void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+/* Call this with each FAILED of the round, the first one included. If the failure is final, the job
+ * will end. If the worker was killed from outside, notes until when its node excuses the failure by
+ * going. */
+void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f);
 /* Call this with each message of a node. Notes whether the message shows that the node knows of the
  * end of a failed round. Returns true if the message was the last one needed: now all nodes of that

@@ -270,7 +270,7 @@ static void hear_part(struct coordinator *c, int64_t now_ms, struct coordinator_
     struct cr_error err = {0};
     struct rdzv_message m = {.type = RDZV_FAILED};
     m.failed =
-        (struct rdzv_failed){.round = c->round, .what = r->what, .is_killed = r->is_killed};
+        (struct rdzv_failed){.round = c->round, .what = r->what, .blame = r->blame};
     if (r->part == RDZV_PART_SUCCEEDED) {
         m = (struct rdzv_message){.type = RDZV_SUCCEEDED};
         m.succeeded.round = c->round;

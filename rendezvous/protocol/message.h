@@ -116,12 +116,12 @@
     F(u32, first_rank) F(u32, world_size) \
     F(u64, change)              /* id of the change that was announced in this round; 0 = none */ \
     F(text, what)               /* the failure, if `part` is RDZV_PART_FAILED; else "" */ \
-    F(u32, is_killed)           /* 1 = a signal from outside ended the failed worker; else 0 */ \
+    F(u32, blame)               /* enum rendezvous_blame, of that failure */ \
     RDZV_JOIN_FIELDS(F, V)
 #define RDZV_FAILED_FIELDS(F, V) \
     F(u64, round) F(text, what) \
     V(3) \
-    F(u32, is_killed)           /* 1 = a signal from outside ended the worker; else 0 */
+    F(u32, blame)               /* enum rendezvous_blame */
 #define RDZV_SUCCEEDED_FIELDS(F, V) F(u64, round)
 #define RDZV_LEAVE_FIELDS(F, V)     F(text, why)
 #define RDZV_BEAT_FIELDS(F, V) \
