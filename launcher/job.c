@@ -805,7 +805,6 @@ static const struct rendezvous_options rendezvous_defaults = {
     .etcd = {.is_candidate = -1, .prefix = "crun/rendezvous/"},
     .read_timeout_ms = 60000,
     .change_notice_ms = 30000,
-    .max_losses = UINT32_MAX,
     .flap_limit = 3,
     .flap_window_ms = 60000,
     .flap_refusal_ms = 300000,

@@ -142,6 +142,7 @@ PURE = [
     "rendezvous/coordinator/seat_table.c", "rendezvous/coordinator/settings.c",
     "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
     "rendezvous/rules/electorate.c", "rendezvous/coordinator/resuming.c",
+    "rendezvous/rules/standing.c", "rendezvous/coordinator/aside.c",
     "rendezvous/coordinator/succession.c", "rendezvous/member/resuming.c",
     "rendezvous/member/succession.c", "rendezvous/protocol/heirs.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",

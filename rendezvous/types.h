@@ -95,7 +95,7 @@ struct rendezvous_options {
     /* when a node joins a running job: how many ms before the next round the running workers get
      * notice; default 30 s; 0 = no notice */
     int64_t change_notice_ms;
-    uint32_t max_losses; /* most rounds that may end by the loss of a node; UINT32_MAX = no limit */
+    uint32_t loss_limit; /* most rounds that may end by the loss of a node, plus 1; 0 = no limit */
     /* wait before the round after a charged failure, twice as long after each further one; 0 = the
      * next round forms at once */
     int64_t restart_backoff_ms;
