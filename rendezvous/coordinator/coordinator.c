@@ -199,6 +199,8 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     seat_name(s, name);
     coordinator_set_why(c, "%s leaves: %s", name, why);
     coordinator_stop_round(c, now_ms);
+    /* this node stops its workers without a STOP, but it needs the time limit in STOP */
+    if (!succession_may_decide(c)) coordinator_send_stop(c, s);
 }
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -238,6 +240,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
     bool needs_it, all_heard = charge_heard(c, seat, m);
+    succession_expire(c, now_ms);
     if (seat->next != NULL) coordinator_refuse_next(c, seat);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;

@@ -7,22 +7,21 @@
  *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the list of seats
  *     seat_table.c    hash tables that find a seat by instance or node rank
- *     succession.c    heirs, and whether this coordinator may decide (electorate.c)
- *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
+ *     succession.c    heirs, and whether this coordinator may decide (rules/electorate.c)
+ *     forming.c       when a round forms, with which nodes and ranks (rules/assignment.c)
  *     change.c        the end of a round with notice
- *     budget.c        how many restarts the job has left
- *     charge.c        whether a failed round costs a restart
+ *     charge.c        whether a failed round costs a restart (rules/budget.c)
  *     limits.c        leases, time limits, and the next deadline
  *     waiting.c       the messages to nodes that wait for a round
- *     inquiry.c       asks nodes what their workers are in; behind.c finds who holds up the others
+ *     inquiry.c       asks nodes what their workers are in, to find who holds up the others
+ *                     (rules/behind.c)
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
 
-#include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
-#include "rendezvous/coordinator/electorate_internal.h"
 #include "rendezvous/coordinator/seat_table_internal.h"
+#include "rendezvous/rules/rules.h"
 #include "rendezvous/types.h"
 
 #define COORDINATOR_NEVER (-1)
@@ -72,6 +71,7 @@ struct coordinator_rebuild {
      * earlier round */
     int64_t until_ms;
     uint64_t rounds_seen; /* number of the earlier round, plus 1; 0 = not known */
+    uint64_t formed_by;   /* id of the coordinator that has formed that round; 0 = not known */
     uint32_t group_size;  /* number of nodes of the earlier round; 0 = unknown */
     uint32_t world_size;
     uint32_t counted;     /* number of nodes of the earlier round that have resumed */
@@ -116,6 +116,14 @@ struct store_retry {
     int64_t backoff_ms; /* how long to wait if the next try fails, in ms */
 };
 
+/* What a node's JOIN says about its last round, which decides what ballots it has. */
+struct seat_vote {
+    uint64_t rounds_seen, formed_by, before_seen, before_by; /* as in JOIN (message.h) */
+    /* group ranks in the last round, and in the round before it; -1 = none. Both are -1 if the last
+     * round has no heirs. */
+    int64_t rank, before_rank;
+};
+
 struct coordinator_seat {
     void *peer; /* the connection of the node; NULL = the seat is suspended */
     uint32_t index; /* position in coordinator.seats */
@@ -148,6 +156,7 @@ struct coordinator_seat {
     bool told_spare;      /* true: the last WAITING said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
     int64_t confirmed_ms; /* largest heard_at_ms that the node has sent; COORDINATOR_NEVER = none */
+    struct seat_vote vote;
     /* rank of the node's ballot in succession.now and succession.before; -1 = it has none */
     int64_t ballot, ballot_before;
     bool was_in;          /* true: the node was in the last round; set by choose_seats() */
@@ -185,6 +194,7 @@ struct coordinator {
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
+    uint64_t formed_by;    /* id of the coordinator that has formed the last round; 0 = unknown */
     struct budget budget;
     bool follows_another;  /* true: a round of an earlier leader may still run */
     /* no round forms before this time, because a round of an earlier leader may still run; 0 = a
@@ -379,6 +389,9 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
 void succession_seat_gone(struct coordinator *c, const struct coordinator_seat *s);
 /* Call this when a round has formed, and before ROUND is sent. Chooses the round's heirs. */
 void succession_round_formed(struct coordinator *c);
+/* Call this with each event before it is handled. If a ballot was held until a time that has
+ * passed, does what succession_check() does, because the event may show that it is held again. */
+void succession_expire(struct coordinator *c, int64_t now_ms);
 /* Sets lacks_majority. If it becomes true, and this coordinator has formed a round, stops the
  * round. */
 void succession_check(struct coordinator *c, int64_t now_ms);

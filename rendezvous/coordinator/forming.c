@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 #include "base/memory.h"
-#include "rendezvous/coordinator/assignment_internal.h"
+#include "rendezvous/rules/rules.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -119,6 +119,7 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
         m.round.before_seen = c->succession.before.rounds_seen;
         m.round.before_size = c->succession.before.size;
         m.round.before_place = (uint32_t) (s->ballot_before + 1);
+        m.round.before_by = c->succession.before.formed_by;
     }
     seat_send(c, s, &m);
 }
@@ -163,6 +164,7 @@ static void admit_nodes(struct coordinator *c, const struct forming *f) {
 static void begin_round(struct coordinator *c, const struct forming *f, int64_t now_ms) {
     coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
     c->round = c->next_round++;
+    c->formed_by = c->id;
     c->members_changed = false;
     c->has_formed = true;
     c->gone_after_success = 0;

@@ -104,7 +104,7 @@ void incarnation_discard(struct coordinator *c) {
     c->departed_count = 0;
     c->change.open = c->charge.open = c->charge.charged = false;
     c->budget = (struct budget){0};
-    c->round = c->next_round = c->incarnation = 0;
+    c->round = c->next_round = c->incarnation = c->formed_by = 0;
     resuming_forget(c);
     succession_forget(c);
     c->retires = c->stands_by = false;

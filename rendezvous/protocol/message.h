@@ -95,7 +95,10 @@
     F(text, addresses)          /* the node's numeric addresses, with a blank between two */ \
     F(u32, leader_ended)        /* 1 = the coordinator has closed the last connection: it ended */ \
     /* as in the ROUND of the node's last round, until that round is settled; then 0 */ \
-    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place) F(u64, before_by) \
+    /* formed_by: id of the coordinator that has formed the node's last round; 0 = unknown. Two \
+     * coordinators may each form a round of the same number; this id tells them apart */ \
+    F(u64, formed_by)
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -217,8 +220,9 @@
     F(text, heirs) \
     F(u32, leader)              /* group rank of the coordinator's own node, plus 1; 0 = none */ \
     /* The electorate of the round before, which counts until this round is settled: the number of \
-     * that round, plus 1; its number of nodes; the node's group rank in it, plus 1. 0 = none */ \
-    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
+     * that round, plus 1; its number of nodes; the node's group rank in it, plus 1; and the id of \
+     * the coordinator that has formed it. 0 = none */ \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place) F(u64, before_by)
 /* Addresses from which workers of the round's nodes may come. The node with group rank 0 gets one
  * or more of these messages before ROUND if the round uses the store that it offers. Since version
  * 4. */

@@ -2,10 +2,10 @@
  * which ranks stay the same, which failures cost a restart, and which messages it sends to which
  * node at the end. */
 #include "base/clock.h"
-#include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rendezvous.h"
+#include "rendezvous/rules/budget_internal.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -1033,6 +1033,22 @@ START_TEST(a_coordinator_that_was_stopped_gives_up_no_node) {
 }
 END_TEST
 
+/* b leaves, and a waits for the next round with a spare. Then a and b lose power. The round must
+ * not form when b's lease ends, because a's lease ends at the same time. */
+START_TEST(no_round_forms_with_a_node_whose_lease_is_over) {
+    struct peer a = {0}, b = {0}, spare = {0};
+    setup(2, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    join(&spare, "s");
+    say(&b, RDZV_LEAVE, 0);
+    say(&a, RDZV_JOIN, 0);
+    pass_with_beats(20000, &spare, &spare);
+    ck_assert_int_eq(a.hung_up + b.hung_up, 2);
+    ck_assert_int_eq(spare.rounds, 0);
+}
+END_TEST
+
 START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
     struct peer a = {0}, b = {0}, spare = {0};
     setup(2, 2, 0);
@@ -1859,6 +1875,14 @@ START_TEST(without_the_right_workers_get_one_lease_to_stop) {
     ck_assert_int_eq(b.stops, 2);
     ck_assert_int_eq(b.stop_limit, 15000);
     ck_assert_int_eq(a.stop_limit, 15000); /* also the node whose worker has failed */
+    coordinator_may_form(c, now, true);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    coordinator_may_form(c, now, false);
+    a.stop_limit = b.stop_limit = 0;
+    say(&a, RDZV_LEAVE, 0);
+    ck_assert_int_eq(b.stop_limit, 15000);
+    ck_assert_int_eq(a.stop_limit, 15000); /* also the node that leaves */
 }
 END_TEST
 
@@ -2072,6 +2096,7 @@ int main(void) {
     tcase_add_test(t, a_node_has_its_own_limit_for_stopping_its_workers);
     tcase_add_test(t, a_silent_node_is_lost_after_the_lease_and_a_second_look);
     tcase_add_test(t, a_coordinator_that_was_stopped_gives_up_no_node);
+    tcase_add_test(t, no_round_forms_with_a_node_whose_lease_is_over);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
     tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
