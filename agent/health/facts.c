@@ -1,7 +1,7 @@
 /* Finds out the facts about this node on which the built-in checks decide. */
 #include "agent/health/judge_internal.h"
 
-#include "base/read_file.h"
+#include "base/files/read_file.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -94,7 +94,7 @@ void member_join(struct member *m, int64_t now_ms);
  * changes. */
 void member_set_unfit(struct member *m, const char *why);
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
-                   bool is_killed);
+                   enum rendezvous_blame blame);
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round);
 void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms);
 void member_change_ready(struct member *m, uint64_t id);

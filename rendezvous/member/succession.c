@@ -26,6 +26,7 @@ void succession_begin_round(struct succession *s, const struct rdzv_round *r,
     s->before_seen = r->before_seen;
     s->before_size = r->before_size;
     s->before_place = r->before_place;
+    s->before_by = r->before_by;
     for (uint32_t i = 0; i < s->heirs.count; i++) {
         if (s->heirs.heir[i].rank == r->group_rank) s->own = (int) i;
     }
@@ -33,22 +34,24 @@ void succession_begin_round(struct succession *s, const struct rdzv_round *r,
 
 void succession_settle(struct succession *s, uint64_t settled, uint64_t coordinator) {
     if (settled != s->round + 1 || coordinator != s->coordinator) return;
-    s->before_seen = 0;
+    s->before_seen = s->before_by = 0;
     s->before_size = s->before_place = 0;
 }
 
 bool succession_lost(struct succession *s, int64_t now_ms, enum rendezvous_loss how,
-                     int64_t heard_ms, int64_t lease_ms) {
+                     int64_t heard_ms, int64_t lease_ms, int64_t wait_ms) {
+    int64_t search_ms = SEARCH_LEASES * lease_ms;
     if (s->heirs.count == 0) return true;
     s->is_lost = true;
-    s->next = 0;
     s->may_vote_ms = how == RENDEZVOUS_CLOSED ? now_ms : heard_ms + lease_ms + lease_ms / 4 + 1;
     if (now_ms > s->found_ms + KEPT_LEASES * lease_ms) s->until_ms = CR_FOREVER;
     s->lead_ms = s->own < 0 ? CR_FOREVER : s->may_vote_ms + s->own * (lease_ms / 2);
-    s->back_ms = s->may_vote_ms + lease_ms / 2;
     bool is_new = s->until_ms == CR_FOREVER;
-    if (is_new) s->until_ms = s->may_vote_ms + SEARCH_LEASES * lease_ms;
-    return is_new;
+    if (!is_new) return false; /* the candidates after the heir that was lost are tried next */
+    s->next = 0;
+    s->back_ms = s->may_vote_ms + lease_ms / 2;
+    s->until_ms = s->may_vote_ms + (search_ms > wait_ms ? search_ms : wait_ms);
+    return true;
 }
 
 void succession_found(struct succession *s, int64_t now_ms) {
