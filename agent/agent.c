@@ -78,6 +78,7 @@ struct agent {
     struct case_file case_file;
     struct cr_log_limit node_lines; /* log lines that workers can cause */
     struct history history;
+    struct cycle_info cycle_info;
     struct status_server *status; /* NULL if the job has no status address */
     enum ledger_cause change; /* kind of the change that was announced last in this round */
 
@@ -445,6 +446,7 @@ static void warn_of_failure(struct agent *a) {
 
 static void end_history(struct agent *a) {
     history_end(&a->history, outcome_words[a->result.outcome]);
+    cycle_info_end(&a->cycle_info);
     history_write_summary(&a->history, a->rounds > 0 && a->round.group_rank == 0, &a->summary);
     a->result.summary = a->summary.len > 0 ? a->summary.data : NULL;
 }
@@ -618,6 +620,7 @@ static void on_empty(void *arg) {
     struct agent *a = arg;
     log_relay_end(a->relay);
     history_gone(&a->history);
+    cycle_info_end(&a->cycle_info);
     node_processes_gone(&a->node, cr_monotonic_ms());
     arm_timer(a);
 }
@@ -796,6 +799,9 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
     a->change = LEDGER_BY_NODES;
     events_round(event_source(a), round, cr_monotonic_ms() - a->began_ms);
     history_round(&a->history, round);
+    if (round->group_rank == 0) {
+        cycle_info_begin(&a->cycle_info, a->rendezvous, round, a->host, a->logs.path);
+    }
     node_round(&a->node, cr_monotonic_ms(), round);
     if (a->node.group.state == GROUP_RUNNING) history_started(&a->history, round);
     arm_timer(a);
@@ -1122,6 +1128,8 @@ static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *
     a->node_lines.about = "the workers";
     a->node_lines.max = LINES_MIN + LINES_PER_WORKER * settings.workers;
     a->timer_ms = a->lease_end_ms = CR_FOREVER;
+    a->cycle_info.folder = job->cycle_info_dir;
+    a->cycle_info.run_id = job->rendezvous.run_id;
     if (gethostname(a->host, sizeof(a->host) - 1) < 0) strcpy(a->host, "localhost");
     a->processes = calloc(settings.workers, sizeof(struct worker_process *));
     if (a->processes == NULL) return -ENOMEM;

@@ -107,6 +107,7 @@ struct agent_job {
                                  * (--step-timeout); 0 if there is no limit */
     enum agent_summary summary; /* --summary */
     const char *event_log;      /* path of the event log (--event-log), or NULL */
+    const char *cycle_info_dir; /* folder of NVRx's cycle info files (--cycle-info-dir), or NULL */
     const char *status_addr;    /* HOST:PORT or unix:PATH (--status-addr), or NULL */
     /* longest time in ms for which no worker of the node writes output or uses the processor
      * (--hang-timeout); 0 if there is no limit */

@@ -684,6 +684,8 @@ static int build_history(struct builder *b) {
         int wrong = cr_fail(b->err, -EINVAL, "'%.200s' is neither text nor json", format);
         return name_option(b, OPTION_LOG_FORMAT, wrong);
     }
+    a->cycle_info_dir = text_of(b, OPTION_CYCLE_INFO_DIR);
+    if (a->cycle_info_dir != NULL && a->cycle_info_dir[0] == '\0') a->cycle_info_dir = NULL;
     a->status_addr = text_of(b, OPTION_STATUS_ADDR);
     if (a->status_addr != NULL && a->status_addr[0] == '\0') a->status_addr = NULL;
     for (unsigned i = 0; i < CR_ARRAY_LEN(words); i++) {

@@ -328,6 +328,10 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "event-log", .value_name = "FILE", .has_variable = true, .needs_whole_name = true,
      .group = LOGS,
      .help = "append what happens to the job, one JSON object a line, with where the time went"},
+    [OPTION_CYCLE_INFO_DIR] =
+    {.name = "cycle-info-dir", .value_name = "FOLDER", .gives_way = true,
+     .has_variable = true, .group = LOGS,
+     .help = "write a cycle_info file there for each round, as NVRx does, for nvrx-watch"},
     [OPTION_SUMMARY] =
     {.name = "summary", .gives_way = true,
      .value_name = "WORD", .default_value = "auto", .has_variable = true,
