@@ -28,7 +28,7 @@ STORE_EVERY = 3    # the store's benchmark takes 20 s, so it runs only in every 
 
 
 def build_old(commit):
-    """Builds the commit beside this build, unless that was done before. Returns its build folder."""
+    """Builds the commit, unless that was done before. Returns its build folder."""
     source = ROOT / BUILD / "compare" / commit
     programs = ["bin/crun", "bin/crun-store", "tests/bench/rendezvous", "tests/bench/spawn_floor"]
     if not all((source / "build" / p).exists() for p in programs):

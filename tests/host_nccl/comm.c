@@ -109,6 +109,7 @@ ncclResult_t comm_configure(ncclComm_t comm, const ncclConfig_t *config) {
                                  config->blocking);
             comm->blocking = config->blocking != 0;
         }
+        comm->config = *config;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
         comm->split_share = config->splitShare == 1;
 #endif
@@ -275,6 +276,10 @@ void comm_set_abort(ncclComm_t comm, int value) {
 }
 
 #pragma GCC visibility push(default)
+
+const ncclConfig_t *host_nccl_config(ncclComm_t comm);
+/* Returns the configuration with which the program has made the communicator. */
+const ncclConfig_t *host_nccl_config(ncclComm_t comm) { return &comm->config; }
 
 ncclResult_t ncclGetVersion(int *version) {
     struct host_fault f = host_call("ncclGetVersion");

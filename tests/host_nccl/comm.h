@@ -23,6 +23,7 @@ struct ncclComm {
     struct ncclComm *next;
     int rank, size, device;
     bool blocking, split_share;
+    ncclConfig_t config;    /* as the program has given it; host_nccl_config() reads it */
     _Atomic int async;      /* the ncclResult_t that ncclCommGetAsyncError() reports */
     _Atomic int abort_flag; /* not 0: kernels and jobs of this communicator must end */
     bool initialised, destroying, finalized, revoked;

@@ -95,14 +95,26 @@ typedef unsigned long long cuda_pointer; /* CUdeviceptr */
  * loaded NCCL lacks them. Their types are written here, because the headers with which this module
  * is built may lack them, too. */
 #define NCCL_LATER_FUNCTIONS(X)                                                                    \
+    /* 2.11 */                                                                                     \
+    X(ncclRedOpCreatePreMulSum, (ncclRedOp_t * op, void *scalar, ncclDataType_t type,              \
+                                 ncclScalarResidence_t residence, ncclComm_t comm))                \
+    X(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))                                         \
     /* 2.18 */                                                                                     \
     X(ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)) \
+    /* 2.19 */                                                                                     \
+    X(ncclMemAlloc, (void **out, size_t size))                                                     \
+    X(ncclMemFree, (void *memory))                                                                 \
+    X(ncclCommRegister, (ncclComm_t comm, void *buffer, size_t size, void **handle))               \
+    X(ncclCommDeregister, (ncclComm_t comm, void *handle))                                         \
     /* 2.23 */                                                                                     \
     X(ncclCommInitRankScalable, (ncclComm_t * out, int size, int rank, int ids,                    \
                                  ncclUniqueId *list, ncclConfig_t *config))                        \
     /* 2.27 */                                                                                     \
     X(ncclCommShrink, (ncclComm_t comm, int *excluded, int count, ncclComm_t *out,                 \
                        ncclConfig_t *config, int flags))                                           \
+    X(ncclCommWindowRegister, (ncclComm_t comm, void *buffer, size_t size, void **window,          \
+                               int flags))                                                         \
+    X(ncclCommWindowDeregister, (ncclComm_t comm, void *window))                                   \
     /* 2.28.7 */                                                                                   \
     X(ncclCommRevoke, (ncclComm_t comm, int flags))                                                \
     /* 2.29 */                                                                                     \

@@ -27,6 +27,7 @@ struct nccl_state {
      * stream: operations run on `own` and wait for what the program has put on this stream before.
      */
     cudaStream_t caller_stream;
+    int64_t timeout_ms;    /* timeout of calls that are no operations */
     cudaStream_t own;      /* the stream on which operations run */
     cudaStream_t captured; /* the stream on which operations are captured into a CUDA graph */
     cudaEvent_t ready;     /* recorded on a caller's stream, so that `own` can wait for that
@@ -36,6 +37,8 @@ struct nccl_state {
     bool reads_host_memory; /* true if the GPU shares the CPU's address space */
     int aborts_before;      /* the value of abort_count() when this state was made */
     char *name;             /* the communicator's name; NCCL keeps this pointer */
+    ncclConfig_t config;    /* what the program has configured; NCCL keeps the pointers in it */
+    char *net_name;         /* copy of the configured name of the network plugin; NULL if none */
     bool may_rejoin;        /* true if the process may rejoin and the group has all ranks, so that
                              * the communicator is kept after a failure; see nccl_reform.c */
     bool is_kept;           /* true if the communicator was kept; its name is freed with it */
@@ -226,6 +229,11 @@ int prepare_device(struct nccl_state *s, struct cr_error *err);
 void release_device(struct nccl_state *s);
 void state_free(struct nccl_state *s);
 
+/* Copies the program's configuration to s->config. Returns 0; -ENOTSUP, and sets err, if the loaded
+ * NCCL lacks a field that is set; or -ENOMEM. */
+int read_config(struct nccl_state *s, const crunrt_nccl_config *given, struct cr_error *err);
+
+/* Returns the configuration with which NCCL makes the communicator of `s`. */
 ncclConfig_t config_of(const struct nccl_state *s);
 
 /* Ends all ncclGroupStart() of this thread that have no ncclGroupEnd() yet. Some releases of NCCL
@@ -262,6 +270,14 @@ void abort_because(struct nccl_state *s, const struct cr_error *reason);
 /* Ends the communicator of `arg`, a struct nccl_state, and frees the state. If this exceeds its
  * time limit, it returns without having freed the state. */
 void nccl_close(void *arg);
+
+/* ---- nccl_memory.c ---- */
+
+int nccl_memory_new(void *arg, size_t size, void **out, struct cr_error *err);
+void nccl_memory_free(void *arg, void *memory);
+int nccl_register(void *arg, void *buffer, size_t size, crunrt_register_kind kind, void **out,
+                  struct cr_error *err);
+void nccl_deregister(void *arg, crunrt_register_kind kind, void *handle);
 
 /* ---- nccl_reform.c ---- */
 

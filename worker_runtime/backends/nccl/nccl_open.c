@@ -207,6 +207,7 @@ int nccl_open(const struct backend_group *group, void **out, struct cr_error *er
     struct nccl_state *s = state_new(group, err);
     if (s == NULL) return -ENOMEM;
     int rc = nccl_api_load(&s->api, err);
+    if (rc == 0) rc = read_config(s, group->nccl, err);
     if (rc == 0) rc = prepare_device(s, err);
     int made = rc == 0 && group->is_whole ? reform_comm(s, group, err) : 0;
     if (rc == 0) rc = made < 0 ? made : made == 0 ? connect_comm(s, group, err) : 0;

@@ -39,7 +39,9 @@ static struct kept {
     ncclComm_t comm;
     uint64_t tag;
     int rank, size, device;
-    char *name; /* NCCL keeps a pointer to this text as long as the communicator exists */
+    /* NCCL keeps pointers to these texts as long as the communicator exists. net_name may be
+     * NULL. */
+    char *name, *net_name;
 } kept;
 
 bool reform_is_possible(const struct nccl_state *s) {
@@ -56,7 +58,7 @@ bool reform_wants(const struct nccl_state *s) {
 
 void reform_keep(struct nccl_state *s, ncclComm_t comm) {
     nccl_lock();
-    kept = (struct kept){comm, s->tag, s->rank, s->size, s->device, s->name};
+    kept = (struct kept){comm, s->tag, s->rank, s->size, s->device, s->name, s->net_name};
     s->is_kept = true;
     nccl_unlock();
 }
@@ -343,7 +345,10 @@ int reform_comm(struct nccl_state *s, const struct backend_group *g, struct cr_e
     if (made == 0) s->tag = r.plan.new_tag;
     if (made == 0 && !r.plan.is_fresh) made = carry_out(&r, err);
     rc = discard(s, r.old.comm, err); /* a kept communicator that was not used */
-    if (!s->is_wedged) free(r.old.name);
+    if (!s->is_wedged) {
+        free(r.old.name);
+        free(r.old.net_name);
+    }
     reform_plan_free(&r.plan);
     s->aborts_before = abort_count();
     return made < 0 ? made : rc < 0 ? rc : made;

@@ -65,6 +65,7 @@ static int split_off(struct nccl_state *parent, struct nccl_state *s, const stru
     int64_t deadline_ms = cr_deadline_ms(g->timeout_ms);
     struct visit v;
     int rc = nccl_flush(parent, err);
+    if (rc == 0 && is_member) rc = read_config(s, g->nccl, err);
     if (rc == 0 && is_member) rc = prepare_device(s, err);
     if (rc == 0) rc = visit_begin(parent, &v, err);
     if (rc < 0) return rc;
