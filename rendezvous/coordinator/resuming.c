@@ -219,7 +219,7 @@ void resuming_reconcile(struct coordinator *c, int64_t now_ms) {
         return;
     }
     bool is_over = r->has_change || r->is_over || all_counted(r) ||
-                   c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
+                   seats_stopping(c) > 0;
     if (!is_over && now_ms < r->until_ms) {
         coordinator_wake_by(c, r->until_ms);
         return;

@@ -173,7 +173,13 @@ static void give_up(struct member *m, const char *why) {
                         " s: %.200s; is the node that hosts it up, and the address right?%s%.500s",
                         m->set.where, (double) m->set.connect_timeout_ms / 1000, why,
                         m->set.facts[0] != '\0' ? " " : "", m->set.facts);
-    } else if (m->succession.heirs.count > 0) {
+    } else if (m->succession.is_beside && succession_has_heirs(&m->succession)) {
+        (void) snprintf(text, sizeof(text),
+                        "lost the coordinator at '%.200s' (%.300s) while this node was a spare, "
+                        "and no other node has taken over: more than half of the running round's "
+                        "nodes have to reach each other for that; last try: %.200s",
+                        m->set.where, m->lost_why, why);
+    } else if (succession_has_heirs(&m->succession)) {
         (void) snprintf(text, sizeof(text),
                         "lost the coordinator at '%.200s' (%.300s), and no other node has taken "
                         "over: more than half of the %" PRIu32 " nodes of round %" PRIu64
@@ -533,7 +539,7 @@ static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
  * takes over. If member_wait_ms() is 0 and there is no heir, the job ends for this node with the
  * reason in GOODBYE. */
 static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_goodbye *g) {
-    if (member_wait_ms(m) == 0 && m->succession.heirs.count == 0) {
+    if (member_wait_ms(m) == 0 && !succession_has_heirs(&m->succession)) {
         end(m, RENDEZVOUS_LOST, g->why);
         return;
     }
@@ -595,6 +601,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
+    case RDZV_SPARE: succession_begin_beside(&m->succession, msg->spare.heirs); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_FAILURE: m->actions->on_failure(m->arg, &msg->failure); return 0;
     case RDZV_ASK_PROGRESS:

@@ -882,6 +882,8 @@ START_TEST(success_needs_all_nodes_and_is_sent_to_spares) {
     ck_assert_ptr_null(late.seat);
     ck_assert_uint_eq(late.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(late.why, "has ended and takes no more nodes"));
+    ck_assert_ptr_nonnull(strstr(late.why, "start it 30 s (close_timeout) after that end"));
+    ck_assert_ptr_nonnull(strstr(last_warning, "is refused, because the job has ended"));
     ck_assert(coordinator_deadline(c) == CR_FOREVER);
 }
 END_TEST
@@ -1063,6 +1065,42 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
     lose(&b);
     ck_assert_int_eq(spare.rounds, 1);
     ck_assert_int_eq(a.rounds, 2);
+}
+END_TEST
+
+/* A third node joins and leaves again and again. It has no workers that would have to be stopped, so
+ * the others wait no longer for it than join_timeout. */
+START_TEST(a_node_that_comes_and_goes_does_not_prolong_the_wait_of_others) {
+    struct peer a = {0}, b = {0}, x = {0};
+    setup(4, 4, 0);
+    join(&a, "a");
+    join(&b, "b");
+    for (int i = 0; i < 6; i++) {
+        join(&x, "x");
+        pass_with_beats(50000, &a, &b);
+        if (x.seat != NULL) say(&x, RDZV_LEAVE, 0);
+        pass_with_beats(5000, &a, &b);
+        if (x.seat != NULL) lose(&x);
+        pass_with_beats(44000, &a, &b);
+    }
+    ck_assert_int_eq(a.ends + b.ends, 0); /* 594 s have passed */
+    pass_with_beats(6000, &a, &b);
+    ck_assert_int_eq(a.ends + b.ends, 2);
+}
+END_TEST
+
+/* A waiting node that leaves has no workers, so the round need not wait until it is gone. */
+START_TEST(a_round_does_not_wait_for_a_leaving_node_without_workers) {
+    struct peer a = {0}, b = {0}, x = {0};
+    setup(2, 2, 0);
+    join(&x, "x");
+    say(&x, RDZV_LEAVE, 0);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds + b.rounds, 2);
+    ck_assert_int_eq(x.rounds, 0);
+    lose(&x);
+    ck_assert_int_eq(a.stops + b.stops, 0);
 }
 END_TEST
 
@@ -2098,6 +2136,8 @@ int main(void) {
     tcase_add_test(t, a_coordinator_that_was_stopped_gives_up_no_node);
     tcase_add_test(t, no_round_forms_with_a_node_whose_lease_is_over);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
+    tcase_add_test(t, a_node_that_comes_and_goes_does_not_prolong_the_wait_of_others);
+    tcase_add_test(t, a_round_does_not_wait_for_a_leaving_node_without_workers);
     tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
     tcase_add_test(t, a_node_that_is_back_before_its_lease_is_over_waits_for_its_rank);
