@@ -8,6 +8,7 @@
 #include "agent/case_file.h"
 #include "agent/output/log_relay.h"
 #include "agent/report/report.h"
+#include "agent/verdict/verdict.h"
 #include "agent/worker_channel.h"
 
 #include <stdbool.h>

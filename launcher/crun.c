@@ -16,24 +16,22 @@
  * reports 143, not 1. */
 #include "agent/agent.h"
 #include "base/clock.h"
-#include "base/daemon.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process/daemon.h"
 #include "base/text.h"
 #include "inspect/inspector.h"
-#include "launcher/devices.h"
+#include "launcher/devices/devices.h"
 #include "launcher/exit_status.h"
-#include "launcher/hosts_options.h"
 #include "launcher/hosts_start.h"
 #include "launcher/job.h"
 #include "launcher/nesting.h"
-#include "launcher/numa.h"
-#include "launcher/options.h"
+#include "launcher/options/options.h"
 #include "launcher/pmi/pmi.h"
 #include "launcher/program.h"
 #include "launcher/report.h"
-#include "launcher/signals.h"
 #include "launcher/scheduler_start.h"
+#include "launcher/signals.h"
 #include "launcher/task_leader.h"
 #include "launcher/top.h"
 
@@ -133,13 +131,23 @@ static int fail_by_signal(int status, const struct agent_result *result) {
     return fail(status, text);
 }
 
+/* Prints the report of a failed job. Programs that call torchrun search its stderr for the name of
+ * its exception, so the name stands before the report if crun was called torchrun. */
+static void print_report(const char *report) {
+    static const char exception[] =
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n";
+    if (report == NULL) return;
+    if (strcmp(report_name(), "torchrun") == 0) cr_log_text(exception, sizeof(exception) - 1);
+    cr_log_text(report, strlen(report));
+}
+
 static int conclude(struct agent_result *result, bool distinct) {
     int status = exit_status_of(result, distinct);
     if (result->summary != NULL) cr_log_text(result->summary, strlen(result->summary));
     switch (result->outcome) {
     case AGENT_SUCCEEDED: return status;
     case AGENT_FAILED:
-        if (result->report != NULL) cr_log_text(result->report, strlen(result->report));
+        print_report(result->report);
         return status;
     case AGENT_SIGNALED: return fail_by_signal(status, result);
     case AGENT_LEFT:
@@ -405,14 +413,22 @@ static int launch_task(const struct options *options, const struct scheduler_fac
     return status;
 }
 
+/* Appends --help, whose first line names this program as it was called. */
+static int write_help(struct cr_buffer *b) {
+    struct cr_command command = crun_command;
+    command.name = report_name();
+    return cr_command_write_help(&command, b);
+}
+
 static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
     switch (wanted) {
-    case OPTIONS_HELP: return cr_command_write_help(&crun_command, b);
+    case OPTIONS_HELP: return write_help(b);
     case OPTIONS_COMPLETION: return cr_program_write_completion(&crun_program, b);
     case OPTIONS_MANUAL: return cr_program_write_man(&crun_program, b);
     case OPTIONS_VERSION:
-        return cr_buffer_printf(b, "crun " CRUN_VERSION " (elastic launcher, a drop-in for "
-                                   "torchrun; not the OCI container runtime of the same name)\n");
+        return cr_buffer_printf(b, "%scrun " CRUN_VERSION " (elastic launcher, a drop-in for "
+                                   "torchrun; not the OCI container runtime of the same name)\n",
+                                strcmp(report_name(), "crun") == 0 ? "" : "torchrun: ");
     case OPTIONS_RUN:
     case OPTIONS_PMI_WORKER:
     case OPTIONS_DEPUTY: break;

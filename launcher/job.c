@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/parse.h"
-#include "launcher/values.h"
+#include "launcher/options/options.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -12,7 +12,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "base/waiting.h"
+#include "base/time/waiting.h"
+#include "rendezvous/dial/dial.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
@@ -168,7 +169,7 @@ static void on_timer(uv_timer_t *timer) {
  * machine, or "". If it is "" or a loopback address, other machines cannot use it, so machine_addr
  * is returned if it is known; else `addr`. */
 static const char *public_addr(const struct rendezvous *r, const char *addr) {
-    bool is_private = addr[0] == '\0' || backend_is_loopback(addr);
+    bool is_private = addr[0] == '\0' || addr_is_loopback(addr);
     return is_private && r->machine_addr[0] != '\0' ? r->machine_addr : addr;
 }
 
@@ -270,7 +271,7 @@ static void do_send(void *arg, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT) out.beat.wall_ns = cr_wall_ns();
     if (m->type == RDZV_FAILURE) out.failure.wall_ns = cr_wall_ns();
     if (m->type == RDZV_JOIN || m->type == RDZV_RESUME) {
-        backend_list_own_addresses(addresses, sizeof(addresses));
+        addr_list_own(addresses, sizeof(addresses));
     }
     if (m->type == RDZV_JOIN) {
         out.join.store_port = offered_port(r);
@@ -308,7 +309,7 @@ static void do_lead(void *arg, uint64_t epoch) {
  * coordinator. */
 static const char *reachable(const struct rendezvous *r, const char *master_addr) {
     const char *reached = way_is_local(r->way) ? "" : way_coordinator_addr(r->way);
-    bool is_vague = master_addr[0] == '\0' || backend_is_loopback(master_addr);
+    bool is_vague = master_addr[0] == '\0' || addr_is_loopback(master_addr);
     return public_addr(r, is_vague && reached[0] != '\0' ? reached : master_addr);
 }
 

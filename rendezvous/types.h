@@ -5,8 +5,8 @@
 #define RENDEZVOUS_TYPES_H
 
 #include "base/change_kind.h"
-#include "base/endpoint.h"
-#include "base/port_range.h"
+#include "base/network/endpoint.h"
+#include "base/network/port_range.h"
 #include "rendezvous/store_guard.h"
 
 #include <stdbool.h>

@@ -183,8 +183,8 @@ static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordina
 }
 
 /* Handles LEAVE. The node's workers may still run, so the next round waits until the node has
- * closed its connection, unless the node waited for a round and so has no workers. A second LEAVE is ignored, because it would begin the time limit for
- * stopping the workers again. */
+ * closed its connection, unless the node waited for a round and so has no workers. A second LEAVE
+ * is ignored, because it would begin the time limit for stopping the workers again. */
 static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       const char *why) {
     bool was_running = s->state == SEAT_RUNNING;

@@ -7,22 +7,21 @@
  *     incarnation.c   tells the runs of one run id apart
  *     seats.c         the list of seats
  *     seat_table.c    hash tables that find a seat by instance or node rank
- *     succession.c    heirs, and whether this coordinator may decide (electorate.c)
- *     forming.c       when a round forms, with which nodes and ranks (assignment.c)
+ *     succession.c    heirs, and whether this coordinator may decide (rules/electorate.c)
+ *     forming.c       when a round forms, with which nodes and ranks (rules/assignment.c)
  *     change.c        the end of a round with notice
- *     budget.c        how many restarts the job has left
- *     charge.c        whether a failed round costs a restart
+ *     charge.c        whether a failed round costs a restart (rules/budget.c)
  *     limits.c        leases, time limits, and the next deadline
  *     waiting.c       the messages to nodes that wait for a round
- *     inquiry.c       asks nodes what their workers are in; behind.c finds who holds up the others
+ *     inquiry.c       asks nodes what their workers are in, to find who holds up the others
+ *                     (rules/behind.c)
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
 
-#include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
-#include "rendezvous/coordinator/electorate_internal.h"
 #include "rendezvous/coordinator/seat_table_internal.h"
+#include "rendezvous/rules/rules.h"
 #include "rendezvous/types.h"
 
 #define COORDINATOR_NEVER (-1)
@@ -397,8 +396,8 @@ void succession_round_formed(struct coordinator *c);
 /* Call this with each event before it is handled. If a ballot was held until a time that has
  * passed, does what succession_check() does, because the event may show that it is held again. */
 void succession_expire(struct coordinator *c, int64_t now_ms);
-/* Call this when the node of the seat begins to wait, or goes on to wait when a round has formed. If
- * a round runs beside it, sends SPARE. */
+/* Call this when the node of the seat begins to wait, or goes on to wait when a round has formed.
+ * If a round runs beside it, sends SPARE. */
 void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s);
 /* Sets lacks_majority. If it becomes true, and this coordinator has formed a round, stops the
  * round. */

@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 #include "base/memory.h"
-#include "rendezvous/coordinator/assignment_internal.h"
+#include "rendezvous/rules/rules.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -275,7 +275,7 @@ static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how
                       const char *why) {
     m->leader_ended = how == RENDEZVOUS_CLOSED;
     bool is_new = succession_lost(&m->succession, now_ms, how, m->heard_ms,
-                                  m->keep_alive.lease_ms);
+                                  m->keep_alive.lease_ms, member_wait_ms(m));
     if (is_new) (void) snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
 }
 
@@ -284,6 +284,8 @@ static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how
 static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, const char *why) {
     m->connected = false;
     note_loss(m, now_ms, how, why);
+    /* an heir that has formed no round is tried as an heir again, but not as the old coordinator */
+    if (succession_is_on(&m->succession)) m->at = m->home;
     forget_inquiry(m);
     switch (m->state) {
     case MEMBER_JOINING:
@@ -309,6 +311,7 @@ static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, 
 void member_moved(struct member *m, int64_t now_ms, const char *addr, uint16_t port) {
     m->at = (struct rdzv_heir){.port = port};
     (void) snprintf(m->at.addr, sizeof(m->at.addr), "%s", addr);
+    m->home = m->at;
     (void) connecting_extend(&m->connecting, now_ms + MOVED_LEASES * m->keep_alive.lease_ms);
 }
 
@@ -497,9 +500,17 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->change = (struct member_change){.id = 0};
     m->notice = (struct member_notice){.is_given = false};
     m->incarnation = r->incarnation;
+    m->home = m->at;
     succession_begin_round(&m->succession, r, m->coordinator);
     enter(m, MEMBER_RUNNING, "ROUND");
     m->actions->on_round(m->arg, r);
+}
+
+/* Handles SPARE: if this coordinator is lost, the node searches among these heirs. */
+static void got_spare(struct member *m, const struct rdzv_spare *spare) {
+    if (m->state != MEMBER_JOINING) return;
+    m->home = m->at;
+    succession_begin_beside(&m->succession, spare->heirs);
 }
 
 /* Handles STOP, and makes a beat due at once. After a failure the coordinator may wait until each
@@ -601,7 +612,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
-    case RDZV_SPARE: succession_begin_beside(&m->succession, msg->spare.heirs); return 0;
+    case RDZV_SPARE: got_spare(m, &msg->spare); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_FAILURE: m->actions->on_failure(m->arg, &msg->failure); return 0;
     case RDZV_ASK_PROGRESS:

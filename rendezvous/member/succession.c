@@ -51,18 +51,20 @@ void succession_settle(struct succession *s, uint64_t settled, uint64_t coordina
 }
 
 bool succession_lost(struct succession *s, int64_t now_ms, enum rendezvous_loss how,
-                     int64_t heard_ms, int64_t lease_ms) {
-    if (!succession_has_heirs(s)) return true;
+                     int64_t heard_ms, int64_t lease_ms, int64_t wait_ms) {
+    int64_t search_ms = SEARCH_LEASES * lease_ms;
     bool is_heir = s->own >= 0 && !s->is_beside;
+    if (!succession_has_heirs(s)) return true;
     s->is_lost = true;
-    s->next = 0;
     s->may_vote_ms = how == RENDEZVOUS_CLOSED ? now_ms : heard_ms + lease_ms + lease_ms / 4 + 1;
     if (now_ms > s->found_ms + KEPT_LEASES * lease_ms) s->until_ms = CR_FOREVER;
     s->lead_ms = is_heir ? s->may_vote_ms + s->own * (lease_ms / 2) : CR_FOREVER;
-    s->back_ms = s->may_vote_ms + lease_ms / 2;
     bool is_new = s->until_ms == CR_FOREVER;
-    if (is_new) s->until_ms = s->may_vote_ms + SEARCH_LEASES * lease_ms;
-    return is_new;
+    if (!is_new) return false; /* the candidates after the heir that was lost are tried next */
+    s->next = 0;
+    s->back_ms = s->may_vote_ms + lease_ms / 2;
+    s->until_ms = s->may_vote_ms + (search_ms > wait_ms ? search_ms : wait_ms);
+    return true;
 }
 
 void succession_found(struct succession *s, int64_t now_ms) {

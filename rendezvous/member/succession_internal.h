@@ -3,7 +3,7 @@
  *
  * To join an heir is to vote for it. Before a node votes, it waits until its old coordinator, which
  * may still run, has certainly stopped deciding: 5/4 of a lease after the last message from it
- * (coordinator/electorate_internal.h). If the old coordinator has closed the connection, its
+ * (rules/electorate_internal.h). If the old coordinator has closed the connection, its
  * process has ended, and the node votes at once.
  *
  * A node tries the heirs in their order, and after them its old coordinator. The first heir begins
@@ -45,7 +45,9 @@ struct succession {
     /* time at which the node gives up the search. It stays the same if the node finds an heir and
      * loses it soon. */
     int64_t until_ms;
-    uint32_t next;       /* index of the next heir to try; heirs.count = the old coordinator */
+    /* Index of the next heir to try; heirs.count = the old coordinator. If an heir sends this node
+     * away, the candidates after this heir are tried first. */
+    uint32_t next;
 };
 
 /* Begins without heirs. */
@@ -59,18 +61,19 @@ void succession_begin_beside(struct succession *s, const char *heirs);
  * it. Two coordinators may each have formed a round of the same number, of which only one gets
  * settled. So this does nothing if another coordinator has sent this node's ROUND. */
 void succession_settle(struct succession *s, uint64_t settled, uint64_t coordinator);
-/* Call this when the coordinator is lost. heard_ms is the time of the last message from it. Returns
- * true if a new search for a coordinator begins, or if there are no heirs. Returns false if an
- * earlier search goes on, because this node has lost an heir that could not form a round. */
+/* Call this when the coordinator is lost. heard_ms is the time of the last message from it. wait_ms
+ * is how long the node waits at least for a coordinator (coordinator_wait). Returns true if a new
+ * search for a coordinator begins, or if there are no heirs. Returns false if an earlier search
+ * goes on, because this node has lost an heir that could not form a round. */
 bool succession_lost(struct succession *s, int64_t now_ms, enum rendezvous_loss how,
-                     int64_t heard_ms, int64_t lease_ms);
+                     int64_t heard_ms, int64_t lease_ms, int64_t wait_ms);
 /* Call this when a coordinator has sent WELCOME. */
 void succession_found(struct succession *s, int64_t now_ms);
 /* Returns whether there are heirs to search for a coordinator. */
 bool succession_has_heirs(const struct succession *s);
 /* Returns whether the coordinator is lost and there are heirs. */
 bool succession_is_on(const struct succession *s);
-/* Returns the heir to try next; NULL = the coordinator that this node had last. */
+/* Returns the heir to try next; NULL = the coordinator that has formed the node's last round. */
 const struct rdzv_heir *succession_next(struct succession *s, int64_t now_ms);
 /* Returns true once when this node has to begin to serve the others. */
 bool succession_takes_over(struct succession *s, int64_t now_ms);

@@ -230,8 +230,8 @@
     F(u64, round) \
     F(u32, part)                /* counts the messages of the round from 0 */ \
     F(text, addresses)          /* numeric addresses, separated by blanks */
-/* Names the heirs of the running round to a node that waits beside it as a spare. If the coordinator
- * is lost, the spare joins the heir that has taken over. Since version 4. */
+/* Names the heirs of the running round to a node that waits beside it as a spare. If the
+ * coordinator is lost, the spare joins the heir that has taken over. Since version 4. */
 #define RDZV_SPARE_FIELDS(F, V) \
     F(text, heirs)              /* as in ROUND */
 /* Says why the node waits for a round; `what` ends a phrase that begins with "waiting". Since

@@ -14,9 +14,9 @@
  * the plan, so that this node never hosts. Also returns false if the name still cannot be
  * resolved. */
 static bool is_here(struct remote_way *r) {
-    struct backend_addresses found;
+    struct host_addresses found;
     struct cr_error err = {0};
-    if (!dial_has_addresses(r->dial) || backend_look_up(r->host, &found, &err) < 0) return false;
+    if (!dial_has_addresses(r->dial) || addr_look_up(r->host, &found, &err) < 0) return false;
     if (found.local[0] == '\0') {
         free(r->may_host);
         r->may_host = NULL;
@@ -193,7 +193,7 @@ static struct remote_way *new_way(uv_loop_t *loop, const struct rendezvous_optio
 struct way *way_remote_new_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                                    const struct backend_plan *plan,
                                    struct coordinator_host *host) {
-    bool is_one = plan->listen_host[0] != '\0' && !backend_is_any(plan->listen_host);
+    bool is_one = plan->listen_host[0] != '\0' && !addr_is_any(plan->listen_host);
     struct remote_way *r = new_way(loop, o, plan, is_one ? plan->listen_host : "127.0.0.1");
     if (r == NULL) return NULL;
     r->way.host = host;

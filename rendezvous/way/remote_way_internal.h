@@ -4,7 +4,7 @@
 #ifndef RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 #define RENDEZVOUS_REMOTE_WAY_INTERNAL_H
 
-#include "rendezvous/way/dial_internal.h"
+#include "rendezvous/dial/dial.h"
 #include "rendezvous/way/knocker_internal.h"
 #include "rendezvous/way/way_internal.h"
 

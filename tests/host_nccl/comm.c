@@ -124,6 +124,11 @@ struct ncclComm *comm_child(ncclComm_t parent) {
     return c;
 }
 
+struct ncclComm *comm_grown(ncclComm_t old, int size, int rank) {
+    return old != NULL ? comm_new(size, old->rank, old->device)
+                       : comm_new(size, rank, host_device());
+}
+
 static uint64_t this_host(void) {
     const char *id = getenv("NCCL_HOSTID");
     uint64_t hash = 1469598103934665603U;

@@ -2,10 +2,10 @@
  * which ranks stay the same, which failures cost a restart, and which messages it sends to which
  * node at the end. */
 #include "base/clock.h"
-#include "rendezvous/coordinator/budget_internal.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rendezvous.h"
+#include "rendezvous/rules/budget_internal.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -1068,8 +1068,8 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
 }
 END_TEST
 
-/* A third node joins and leaves again and again. It has no workers that would have to be stopped, so
- * the others wait no longer for it than join_timeout. */
+/* A third node joins and leaves again and again. It has no workers that would have to be stopped,
+ * so the others wait no longer for it than join_timeout. */
 START_TEST(a_node_that_comes_and_goes_does_not_prolong_the_wait_of_others) {
     struct peer a = {0}, b = {0}, x = {0};
     setup(4, 4, 0);

@@ -1,10 +1,10 @@
 /* Tests of the order and the times in which a node tries the addresses of its coordinator, and of
  * how it recognises other programs, without sockets. */
-#include "rendezvous/way/race_internal.h"
+#include "rendezvous/dial/race_internal.h"
 
 #include "base/clock.h"
 #include "rendezvous/protocol/protocol.h"
-#include "rendezvous/way/stranger_internal.h"
+#include "rendezvous/dial/stranger_internal.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

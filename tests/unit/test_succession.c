@@ -3,7 +3,7 @@
  * order of succession as a text (heirs.c). */
 #include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
-#include "rendezvous/coordinator/electorate_internal.h"
+#include "rendezvous/rules/electorate_internal.h"
 #include "rendezvous/member/succession_internal.h"
 #include "tests/lib/run_suite.h"
 
@@ -151,7 +151,7 @@ static struct succession lost(enum rendezvous_loss how, uint32_t own_rank) {
     struct rdzv_round r = {.round = 4, .group_rank = own_rank, .leader = 1,
                            .heirs = "1 b 11;2 c 12"};
     succession_begin_round(&s, &r, 7);
-    ck_assert(succession_lost(&s, 100000, how, 90000, LEASE));
+    ck_assert(succession_lost(&s, 100000, how, 90000, LEASE, 0));
     return s;
 }
 
@@ -188,10 +188,10 @@ START_TEST(the_search_ends_four_leases_after_it_began) {
     ck_assert(!succession_takes_over(&s, until_ms));
     succession_found(&s, 101000); /* an heir serves the node, but sends it away later */
     ck_assert(!succession_is_on(&s));
-    ck_assert(!succession_lost(&s, 101000 + 2 * LEASE, RENDEZVOUS_CLOSED, 101000, LEASE));
+    ck_assert(!succession_lost(&s, 101000 + 2 * LEASE, RENDEZVOUS_CLOSED, 101000, LEASE, 0));
     ck_assert_int_eq(s.until_ms, until_ms);
     succession_found(&s, 200000); /* a coordinator serves the node for a long time */
-    ck_assert(succession_lost(&s, 300000, RENDEZVOUS_CLOSED, 300000, LEASE));
+    ck_assert(succession_lost(&s, 300000, RENDEZVOUS_CLOSED, 300000, LEASE, 0));
     ck_assert_int_eq(s.until_ms, 300000 + 4 * LEASE);
 }
 END_TEST
@@ -202,7 +202,7 @@ START_TEST(a_spare_searches_among_the_heirs_of_the_running_round) {
     struct rdzv_round r = {.round = 4, .group_rank = 1, .heirs = "1 b 11;2 c 12"};
     succession_begin_round(&s, &r, 7);
     succession_begin_beside(&s, "0 x 21;3 y 22");
-    ck_assert(succession_lost(&s, 100000, RENDEZVOUS_CLOSED, 90000, LEASE));
+    ck_assert(succession_lost(&s, 100000, RENDEZVOUS_CLOSED, 90000, LEASE, 0));
     ck_assert(!succession_takes_over(&s, CR_FOREVER - 1));
     ck_assert_str_eq(succession_next(&s, 100000)->addr, "x");
     ck_assert_str_eq(succession_next(&s, 100000)->addr, "y");
@@ -211,8 +211,30 @@ START_TEST(a_spare_searches_among_the_heirs_of_the_running_round) {
     ck_assert(!succession_is_on(&s));
     r.round = 6;
     succession_begin_round(&s, &r, 7); /* it has stepped in */
-    ck_assert(succession_lost(&s, 200000, RENDEZVOUS_CLOSED, 190000, LEASE));
+    ck_assert(succession_lost(&s, 200000, RENDEZVOUS_CLOSED, 190000, LEASE, 0));
     ck_assert_str_eq(succession_next(&s, 200000)->addr, "b");
+}
+END_TEST
+
+START_TEST(after_an_heir_without_a_majority_the_next_candidate_is_tried) {
+    struct succession c = lost(RENDEZVOUS_CLOSED, 2); /* the last heir */
+    int64_t now_ms = 100000 + LEASE / 2;
+    ck_assert_str_eq(succession_next(&c, now_ms)->addr, "b");
+    ck_assert_str_eq(succession_next(&c, now_ms)->addr, "c");
+    succession_found(&c, now_ms); /* it serves itself, and gives up after two leases */
+    now_ms += 2 * LEASE;
+    ck_assert(!succession_lost(&c, now_ms, RENDEZVOUS_CLOSED, now_ms, LEASE, 0));
+    ck_assert_ptr_null(succession_next(&c, now_ms)); /* the old coordinator may be back */
+    ck_assert_str_eq(succession_next(&c, now_ms)->addr, "b");
+}
+END_TEST
+
+START_TEST(a_node_that_may_wait_longer_searches_longer) {
+    struct succession s;
+    struct rdzv_round r = {.round = 4, .group_rank = 1, .leader = 1, .heirs = "1 b 11"};
+    succession_begin_round(&s, &r, 7);
+    ck_assert(succession_lost(&s, 100000, RENDEZVOUS_CLOSED, 90000, LEASE, 10 * LEASE));
+    ck_assert_int_eq(s.until_ms, 100000 + 10 * LEASE);
 }
 END_TEST
 
@@ -220,7 +242,7 @@ START_TEST(without_heirs_nothing_is_searched) {
     struct succession s;
     struct rdzv_round r = {.heirs = ""};
     succession_begin_round(&s, &r, 7);
-    ck_assert(succession_lost(&s, 1000, RENDEZVOUS_CLOSED, 1000, LEASE));
+    ck_assert(succession_lost(&s, 1000, RENDEZVOUS_CLOSED, 1000, LEASE, 0));
     ck_assert(!succession_is_on(&s));
     ck_assert(!succession_takes_over(&s, CR_FOREVER - 1));
     ck_assert_ptr_null(succession_next(&s, 1000));
@@ -687,6 +709,8 @@ int main(void) {
     tcase_add_test(t, a_silent_coordinator_is_given_five_quarters_of_a_lease);
     tcase_add_test(t, the_search_ends_four_leases_after_it_began);
     tcase_add_test(t, a_spare_searches_among_the_heirs_of_the_running_round);
+    tcase_add_test(t, after_an_heir_without_a_majority_the_next_candidate_is_tried);
+    tcase_add_test(t, a_node_that_may_wait_longer_searches_longer);
     tcase_add_test(t, without_heirs_nothing_is_searched);
     tcase_add_test(t, only_the_coordinator_that_formed_the_round_settles_it);
     suite_add_tcase(s, t);

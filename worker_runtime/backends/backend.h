@@ -19,7 +19,7 @@ extern "C" {
 
 #include <stdbool.h>
 
-#define CRUNRT_BACKEND_ABI 7
+#define CRUNRT_BACKEND_ABI 8
 
 /* The functions with which a backend uses the group's keys in the store. Each function that returns
  * an int returns 0; or a negative errno, and sets err. */
@@ -65,6 +65,9 @@ struct backend_group {
      * ranks can end. Any thread may call is_over(). */
     int agent_fd;
     bool (*is_over)(void *arg);
+    bool is_whole;   /* true if all ranks of the job are in the group */
+    bool can_rejoin; /* true if this process may make groups of a later round, see
+                      * crunrt_can_rejoin() */
 };
 
 struct backend_call {

@@ -82,6 +82,9 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
         .store = group_backend_store(g),
         .agent_fd = g->rt->channel.fd,
         .is_over = group_is_over,
+        .is_whole = !g->is_foreign && g->size == g->rt->place.world_size,
+        .can_rejoin = g->rt->channel.page != NULL &&
+                      atomic_load(&g->rt->channel.page->can_rejoin) != 0,
     };
     if (g->backend->probe != NULL) rc = g->backend->probe(&b, err);
     if (rc < 0) return rc;

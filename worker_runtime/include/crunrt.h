@@ -304,6 +304,10 @@ CRUNRT_API int crunrt_watch_steps(crunrt *rt, int64_t limit_ms);
  * end it. A process that is kept gets an error from an operation or from crunrt_step(), and must
  * then destroy its groups and call crunrt_rejoin(). If the process does not call crunrt_rejoin()
  * within the time that stopped workers have between SIGTERM and SIGKILL, crun ends the process.
+ * If this is called before a group of all ranks is made on nccl, and the loaded NCCL has
+ * ncclCommRevoke() and ncclCommShrink(), a failure revokes the group's communicator instead of
+ * aborting it, and the ranks make the communicator of the next round out of it where NCCL can do
+ * that. CRUNRT_NCCL_REFORM=0 in the environment turns this off.
  * Returns 0, or -EINVAL. */
 CRUNRT_API int crunrt_can_rejoin(crunrt *rt, int yes);
 

@@ -7,9 +7,9 @@
 #include "worker_runtime/report/report_internal.h"
 
 #include "base/clock.h"
-#include "base/error_json.h"
+#include "base/files/error_json.h"
+#include "base/files/private_file.h"
 #include "base/memory.h"
-#include "base/private_file.h"
 
 #include <errno.h>
 #include <signal.h>

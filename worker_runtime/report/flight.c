@@ -14,7 +14,7 @@
 #include "worker_runtime/report/report.h"
 
 #include "base/clock.h"
-#include "base/private_file.h"
+#include "base/files/private_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,8 @@
  *
  *   nccl_open.c    makes a communicator: probe, exchange of ids, initialisation
  *   nccl_split.c   makes a communicator by splitting another
+ *   nccl_reform.c  makes a communicator out of that of the last round, after a failure
+ *   reform_plan.c  how it does that: a decision without I/O
  *   nccl_launch.c  operations on streams, and works
  *   nccl_ops.c     operations as calls of NCCL
  *   nccl_overseer.c  a thread that keeps the deadlines of calls and operations

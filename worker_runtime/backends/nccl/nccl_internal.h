@@ -35,7 +35,12 @@ struct nccl_state {
     bool is_blocking;
     bool reads_host_memory; /* true if the GPU shares the CPU's address space */
     int aborts_before;      /* the value of abort_count() when this state was made */
-    char name[64];          /* the communicator's name; NCCL keeps a pointer to this array */
+    char *name;             /* the communicator's name; NCCL keeps this pointer */
+    bool may_rejoin;        /* true if the process may rejoin and the group has all ranks, so that
+                             * the communicator is kept after a failure; see nccl_reform.c */
+    bool is_kept;           /* true if the communicator was kept; its name is freed with it */
+    uint64_t tag;           /* number that all ranks of the communicator have in common; 0 if the
+                             * group does not have all ranks */
     struct backend_store store;
     struct launch *pending; /* started sends and receives that are not on the stream yet; NULL if
                              * there are none */
@@ -219,6 +224,7 @@ struct nccl_state *state_new(const struct backend_group *group, struct cr_error 
  * state to the overseer. Returns 0; or a negative errno, and sets err. */
 int prepare_device(struct nccl_state *s, struct cr_error *err);
 void release_device(struct nccl_state *s);
+void state_free(struct nccl_state *s);
 
 ncclConfig_t config_of(const struct nccl_state *s);
 
@@ -256,6 +262,24 @@ void abort_because(struct nccl_state *s, const struct cr_error *reason);
 /* Ends the communicator of `arg`, a struct nccl_state, and frees the state. If this exceeds its
  * time limit, it returns without having freed the state. */
 void nccl_close(void *arg);
+
+/* ---- nccl_reform.c ---- */
+
+/* Returns true if the loaded NCCL has the functions to re-form communicators, and the environment
+ * does not forbid it. */
+bool reform_is_possible(const struct nccl_state *s);
+
+/* Call this with the lock held. Returns true if the communicator of `s`, which has failed, is to be
+ * revoked and kept instead of aborted. */
+bool reform_wants(const struct nccl_state *s);
+
+/* Keeps a revoked communicator until the next call of reform_comm(). */
+void reform_keep(struct nccl_state *s, ncclComm_t comm);
+
+/* Makes the communicator of `s` out of the one that was kept, if the ranks of the group agree on
+ * that. Every rank of a group of all ranks calls this. Returns 1 if the communicator is made, and 0
+ * if the ranks must make it from nothing. Otherwise returns a negative errno and sets err. */
+int reform_comm(struct nccl_state *s, const struct backend_group *g, struct cr_error *err);
 
 /* ---- functions in the backend's table ---- */
 

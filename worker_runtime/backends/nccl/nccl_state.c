@@ -2,7 +2,6 @@
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +21,17 @@ struct nccl_state *state_new(const struct backend_group *group, struct cr_error 
     s->device = group->device;
     s->caller_stream = group->stream;
     s->store = group->store;
-    (void) snprintf(s->name, sizeof(s->name), "%s", group->name);
-    return s;
+    s->may_rejoin = group->is_whole && group->can_rejoin;
+    s->name = strdup(group->name);
+    if (s->name != NULL) return s;
+    (void) cr_fail(err, -ENOMEM, "open a communicator: out of memory");
+    free(s);
+    return NULL;
+}
+
+void state_free(struct nccl_state *s) {
+    if (!s->is_kept) free(s->name);
+    free(s);
 }
 
 /* Retains the device's primary context, which the CUDA runtime also uses. It is never released,
