@@ -429,31 +429,56 @@ START_TEST(a_beat_from_before_the_stop_is_no_sign_of_life) {
 }
 END_TEST
 
-/* The connection of b is reset before ROUND of the second round arrives. b knows of the first round
- * only, in which its worker failed, and says so by RESUME; its JOIN follows. */
-START_TEST(a_failed_node_that_misses_the_next_round_gets_it_again) {
-    struct peer a = {0}, b = {0};
-    struct rdzv_join j;
+/* A worker of b fails in the first round. The connection of b is reset before ROUND of the second
+ * round arrives. */
+static void miss_second_round(struct peer *a, struct peer *b, struct rdzv_join *j) {
+    setup(2, 2, 2);
+    join(a, "a");
+    *j = defaults;
+    j->host = j->addr = "b", j->instance = 4711, j->connection = 1;
+    join_as(b, j);
+    say(b, RDZV_FAILED, 0);
+    say(b, RDZV_JOIN, 0);
+    say(a, RDZV_JOIN, 0);
+    ck_assert_int_eq(b->rounds, 2);
+    coordinator_suspend(c, now, b->seat, "connection reset");
+    j->connection = 2, j->rounds_seen = 1, j->last_rank = 1, j->last_group_size = 2;
+    j->incarnation = b->round.incarnation;
+}
+
+static void resume_failed(struct peer *b, const struct rdzv_join *j) {
     struct rdzv_resume r = {.part = RDZV_PART_FAILED, .what = "exit code 7", .world_size = 2};
-    setup(2, 2, 1);
-    join(&a, "a");
-    j = defaults;
-    j.host = j.addr = "b", j.instance = 4711, j.connection = 1;
-    join_as(&b, &j);
-    say(&b, RDZV_FAILED, 0);
-    say(&b, RDZV_JOIN, 0);
-    say(&a, RDZV_JOIN, 0);
-    ck_assert_int_eq(b.rounds, 2);
-    coordinator_suspend(c, now, b.seat, "connection reset");
-    j.connection = 2, j.rounds_seen = 1, j.last_rank = 1, j.last_group_size = 2;
-    j.incarnation = b.round.incarnation;
-#define F(type, name) r.name = j.name;
+#define F(type, name) r.name = j->name;
 #define V(since)
     RDZV_JOIN_FIELDS(F, V)
 #undef V
 #undef F
-    b.seat = coordinator_resume(c, now, &b, &r);
-    ck_assert_ptr_nonnull(b.seat);
+    b->seat = coordinator_resume(c, now, b, &r);
+    ck_assert_ptr_nonnull(b->seat);
+}
+
+/* The second round has failed, too, when b reports the failure of the first one. b is not lost, so
+ * it excuses nothing: the second failure is charged. */
+START_TEST(a_failed_node_that_misses_a_failed_round_excuses_nothing) {
+    struct peer a = {0}, b = {0};
+    struct rdzv_join j;
+    miss_second_round(&a, &b, &j);
+    say(&a, RDZV_FAILED, 1);
+    say(&a, RDZV_JOIN, 0);
+    resume_failed(&b, &j);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(b.rounds, 3);
+    ck_assert_uint_eq(b.round.restart_count, 2);
+}
+END_TEST
+
+/* b knows of the first round only, in which its worker failed, and says so by RESUME; its JOIN
+ * follows. */
+START_TEST(a_failed_node_that_misses_the_next_round_gets_it_again) {
+    struct peer a = {0}, b = {0};
+    struct rdzv_join j;
+    miss_second_round(&a, &b, &j);
+    resume_failed(&b, &j);
     ck_assert_int_eq(b.rounds, 2);
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(b.rounds, 3);
@@ -2106,6 +2131,7 @@ int main(void) {
     tcase_add_test(t, a_failure_before_the_leave_that_caused_it_costs_nothing);
     tcase_add_test(t, a_spent_budget_waits_for_a_silent_node);
     tcase_add_test(t, after_the_first_round_there_is_no_last_call);
+    tcase_add_test(t, a_failed_node_that_misses_a_failed_round_excuses_nothing);
     tcase_add_test(t, a_failed_node_that_misses_the_next_round_gets_it_again);
     tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
     tcase_add_test(t, a_beat_from_before_the_stop_is_no_sign_of_life);
