@@ -141,14 +141,24 @@ void member_try(struct member *m, int64_t now_ms, int64_t limit_ms) {
     m->actions->connect(m->arg);
 }
 
+/* Returns the coordinator that the node tries if it tries no heir. Before the node may vote, its last
+ * coordinator may still count it as one of its nodes, so it tries no other one. After that it tries
+ * the old coordinator: its last one may be an heir, which is tried as such. */
+static const struct rdzv_heir *last_resort(const struct member *m, int64_t now_ms) {
+    return succession_may_vote(&m->succession, now_ms) ? &m->home : &m->at;
+}
+
 /* Tries once to connect. A node in a round tries its coordinator only, in order to resume. A node
  * whose workers are gone may join an heir. */
 static void try_next(struct member *m, int64_t now_ms) {
-    const struct rdzv_heir *heir = NULL;
+    const struct rdzv_heir *aim = &m->at;
     int64_t limit_ms = m->keep_alive.lease_ms;
-    if (m->state == MEMBER_CONNECTING) heir = succession_next(&m->succession, now_ms);
+    if (m->state == MEMBER_CONNECTING) {
+        const struct rdzv_heir *heir = succession_next(&m->succession, now_ms);
+        aim = heir != NULL ? heir : last_resort(m, now_ms);
+    }
     if (succession_is_on(&m->succession)) limit_ms = limit_ms / 3 + 1;
-    member_aim(m, heir != NULL ? heir : &m->at);
+    member_aim(m, aim);
     member_try(m, now_ms, limit_ms);
 }
 
@@ -284,8 +294,6 @@ static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how
 static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, const char *why) {
     m->connected = false;
     note_loss(m, now_ms, how, why);
-    /* an heir that has formed no round is tried as an heir again, but not as the old coordinator */
-    if (succession_is_on(&m->succession)) m->at = m->home;
     forget_inquiry(m);
     switch (m->state) {
     case MEMBER_JOINING:

@@ -77,9 +77,13 @@ bool succession_is_on(const struct succession *s) {
     return s->is_lost && succession_has_heirs(s);
 }
 
+bool succession_may_vote(const struct succession *s, int64_t now_ms) {
+    return succession_is_on(s) && now_ms >= s->may_vote_ms;
+}
+
 const struct rdzv_heir *succession_next(struct succession *s, int64_t now_ms) {
     const struct rdzv_heirs *heirs = searched(s);
-    if (!succession_is_on(s) || now_ms < s->may_vote_ms) return NULL;
+    if (!succession_may_vote(s, now_ms)) return NULL;
     if (s->next >= heirs->count && now_ms < s->back_ms) s->next = 0;
     uint32_t i = s->next;
     s->next = i < heirs->count ? i + 1 : 0;

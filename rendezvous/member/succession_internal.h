@@ -73,7 +73,10 @@ void succession_found(struct succession *s, int64_t now_ms);
 bool succession_has_heirs(const struct succession *s);
 /* Returns whether the coordinator is lost and there are heirs. */
 bool succession_is_on(const struct succession *s);
-/* Returns the heir to try next; NULL = the coordinator that has formed the node's last round. */
+/* Returns whether the coordinator is lost, there are heirs, and the node may join another one. */
+bool succession_may_vote(const struct succession *s, int64_t now_ms);
+/* Returns the heir to try next. Returns NULL if the node may not vote yet, or if the coordinator
+ * that has formed the node's last round is to be tried. */
 const struct rdzv_heir *succession_next(struct succession *s, int64_t now_ms);
 /* Returns true once when this node has to begin to serve the others. */
 bool succession_takes_over(struct succession *s, int64_t now_ms);
