@@ -2,7 +2,7 @@
 #include "agent/status.h"
 
 #include "base/clock.h"
-#include "base/read_file.h"
+#include "base/files/read_file.h"
 #include "base/text.h"
 #include "rendezvous/server.h"
 #include "status/json_text.h"

@@ -7,8 +7,8 @@
  * follows a job in a terminal, and `key` derives a key of one job from a secret. */
 #include "operator/operator_internal.h"
 
-#include "base/daemon.h"
 #include "base/log.h"
+#include "base/process/daemon.h"
 
 #include <inttypes.h>
 #include <stdio.h>

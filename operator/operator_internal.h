@@ -3,8 +3,8 @@
 #ifndef OPERATOR_INTERNAL_H
 #define OPERATOR_INTERNAL_H
 
-#include "base/endpoint.h"
-#include "base/program.h"
+#include "base/network/endpoint.h"
+#include "base/program/program.h"
 #include "rendezvous/server.h"
 
 #define OPERATOR_PORT       29400 /* port if the user gives none */

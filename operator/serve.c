@@ -5,8 +5,8 @@
  * are no jobs, the process never wakes up. */
 #include "operator/operator_internal.h"
 
-#include "base/daemon.h"
 #include "base/log.h"
+#include "base/process/daemon.h"
 #include "rendezvous/types.h"
 #include "status/status.h"
 

@@ -3,10 +3,10 @@
  * file, operator and coordinator authenticate each other first. */
 #include "rendezvous/server.h"
 
-#include "base/address.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/connect.h"
+#include "base/network/address.h"
+#include "base/network/connect.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/secure/secure.h"
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "base/waiting.h"
+#include "base/time/waiting.h"
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
@@ -445,8 +445,9 @@ void rendezvous_join(struct rendezvous *r) {
     end_event(r);
 }
 
-void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, bool is_killed) {
-    member_failed(r->member, now_ms(r), round, what, is_killed);
+void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what,
+                       enum rendezvous_blame blame) {
+    member_failed(r->member, now_ms(r), round, what, blame);
     end_event(r);
 }
 

@@ -4,9 +4,9 @@
 #define RENDEZVOUS_SERVER_H
 
 #include "base/buffer.h"
-#include "base/endpoint.h"
 #include "base/error.h"
-#include "base/port_range.h"
+#include "base/network/endpoint.h"
+#include "base/network/port_range.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/types.h"
 

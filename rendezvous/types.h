@@ -5,8 +5,8 @@
 #define RENDEZVOUS_TYPES_H
 
 #include "base/change_kind.h"
-#include "base/endpoint.h"
-#include "base/port_range.h"
+#include "base/network/endpoint.h"
+#include "base/network/port_range.h"
 #include "rendezvous/store_guard.h"
 
 #include <stdbool.h>
@@ -34,6 +34,16 @@ struct rendezvous_etcd {
     char ca_cert[RENDEZVOUS_ETCD_TEXT_MAX]; /* file; "" = the system's authorities */
     char ssl_cert[RENDEZVOUS_ETCD_TEXT_MAX], ssl_cert_key[RENDEZVOUS_ETCD_TEXT_MAX];
     char user[RENDEZVOUS_ETCD_TEXT_MAX], password_file[RENDEZVOUS_ETCD_TEXT_MAX];
+};
+
+/* What a node reports about a worker that has failed, besides the failure itself. The numbers go
+ * over the wire. */
+enum rendezvous_blame {
+    RENDEZVOUS_OWN = 0,    /* the worker failed by itself */
+    RENDEZVOUS_KILLED = 1, /* a signal that its agent did not send has ended the worker */
+    /* the worker belongs to a program whose failure ends the job (--on-failure=end), so the job is
+     * not restarted; a coordinator of an older build takes this for KILLED and restarts the job */
+    RENDEZVOUS_FINAL = 2,
 };
 
 /* Whether nodes and operators must have the job's secret. */

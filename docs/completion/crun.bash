@@ -10,6 +10,7 @@ _crun() {
         --node-rank) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --scheduler) COMPREPLY=($(compgen -W "auto none show" -- "$cur")); return ;;
         --role) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --on-failure) COMPREPLY=($(compgen -W "all alone alone:3 end" -- "$cur")); return ;;
         --numa-binding) COMPREPLY=($(compgen -W "node socket exclusive core-complex" -- "$cur")); return ;;
         --hosts) COMPREPLY=($(compgen -W "localhost" -- "$cur")); return ;;
         --hostfile) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -55,7 +56,7 @@ _crun() {
         --log-format) COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
-    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --pmi --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --log-format --use-env --print-completion --help --version"
+    options="--nnodes --nproc-per-node --node-rank --scheduler --role --on-failure --service --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --pmi --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --log-format --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else

@@ -1,5 +1,6 @@
-/* The text of the manual page crun(1) without its OPTIONS section. base/program_text.c generates
- * that section from the table of options and puts it between man_description and man_tail. */
+/* The text of the manual page crun(1) without its OPTIONS section. base/program/program_text.c
+ * generates that section from the table of options and puts it between man_description and
+ * man_tail. */
 #include "launcher/options/table.h"
 
 static const char man_description[] =

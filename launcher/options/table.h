@@ -10,13 +10,14 @@
 #ifndef LAUNCHER_TABLE_H
 #define LAUNCHER_TABLE_H
 
-#include "base/command_line.h"
-#include "base/program.h"
+#include "base/program/command_line.h"
+#include "base/program/program.h"
 
 /* clang-format off */
 /* The index of each option in the table in table.c. */
 enum option_id {
     OPTION_NNODES, OPTION_NPROC, OPTION_NODE_RANK, OPTION_SCHEDULER, OPTION_ROLE,
+    OPTION_ON_FAILURE, OPTION_SERVICE,
     OPTION_VIRTUAL_LOCAL_RANK,
     OPTION_NUMA_BINDING, OPTION_HOSTS, OPTION_HOSTFILE, OPTION_WORLD_SIZE, OPTION_EXPORT,
     OPTION_RSH, OPTION_FAN_OUT, OPTION_COPY_CRUN, OPTION_MODULE, OPTION_NO_PYTHON, OPTION_RUN_PATH,
@@ -61,9 +62,11 @@ struct options {
     size_t exported_count;
     const char *program; /* PROGRAM as the user typed it */
     char *const *args;   /* arguments of PROGRAM; NULL-terminated */
+    char **more;         /* the words behind the first ":" (launcher/options/programs.h), or NULL */
 };
 
-/* The table of options and the other texts of --help and of the manual page, for base/program.h. */
+/* The table of options and the other texts of --help and of the manual page, for
+ * base/program/program.h. */
 extern const struct cr_program crun_program;
 extern const struct cr_command crun_command;
 

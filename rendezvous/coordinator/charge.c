@@ -16,7 +16,10 @@
  * If a worker was killed from outside, its whole node may be about to end. If the node leaves or is
  * lost within KILLED_MS, it excuses the failure. While the budget has a restart left, the next
  * round does not wait for that: the failure is charged, and the charge is refunded if the node goes
- * in time. */
+ * in time.
+ *
+ * A failure that is final ends the job like a failure with a spent budget, even if restarts are
+ * left. It is final if the program of the worker has --on-failure=end. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <inttypes.h>
@@ -46,13 +49,15 @@ void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat 
         s->unheard = s != failed && !s->local && was_in_round(s);
         if (s->unheard) c->charge.unheard++;
     }
-    charge_killed(c, now_ms, failed, f);
+    charge_note_blame(c, now_ms, failed, f);
 }
 
-void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f) {
-    /* ignored if the job has one node only: once that is gone, no node is left to go on */
-    if (!c->charge.open || f->round != c->round || f->is_killed == 0 || c->seat_count == 1) return;
+    if (!c->charge.open || f->round != c->round) return;
+    if (f->blame == RENDEZVOUS_FINAL) c->charge.is_final = true;
+    /* KILLED is ignored if the job has one node: once that is gone, no node is left to go on */
+    if (f->blame != RENDEZVOUS_KILLED || c->seat_count == 1) return;
     s->is_killed = true;
     c->charge.killed_until_ms = now_ms + KILLED_MS;
     coordinator_wake_by(c, c->charge.killed_until_ms);
@@ -112,7 +117,8 @@ static bool awaits_killed_node(struct coordinator *c, int64_t now_ms) {
 }
 
 bool charge_allows_round(struct coordinator *c, int64_t now_ms) {
-    if (!c->charge.open || c->charge.excused || budget_is_left(&c->budget)) return true;
+    if (!c->charge.open || c->charge.excused) return true;
+    if (budget_is_left(&c->budget) && !c->charge.is_final) return true;
     if (c->charge.unheard > 0 || awaits_killed_node(c, now_ms)) return false;
     c->charge.open = false;
     coordinator_set_why(c, "%s", c->charge.what);

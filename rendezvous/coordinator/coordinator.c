@@ -163,10 +163,10 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
 /* ---- the messages of nodes with a seat ---- */
 
 /* Handles FAILED. A failure in an older round is ignored, because that round is over already. A
- * further failure in a round that has failed counts only if the worker was killed (charge.c). */
+ * further failure in a round that has failed counts only if it has a blame (charge.c). */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                        const struct rdzv_failed *f) {
-    if (c->phase == COORDINATOR_FORMING) charge_killed(c, now_ms, s, f);
+    if (c->phase == COORDINATOR_FORMING) charge_note_blame(c, now_ms, s, f);
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     coordinator_set_why(c, "%s", f->what);
@@ -206,6 +206,8 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     coordinator_set_why(c, "%s leaves: %s", name, why);
     budget_lost(&c->budget, c->round);
     coordinator_stop_round(c, now_ms);
+    /* this node stops its workers without a STOP, but it needs the time limit in STOP */
+    if (!succession_may_decide(c)) coordinator_send_stop(c, s);
 }
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -246,6 +248,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
     bool needs_it, all_heard = charge_heard(c, seat, m);
+    succession_expire(c, now_ms);
     if (seat->next != NULL) coordinator_refuse_next(c, seat);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;

@@ -60,6 +60,7 @@ struct coordinator_charge {
     bool is_counted;       /* true: standing.c has counted the failure for charge.host */
     uint64_t round;        /* number of the failed round */
     char host[CR_HOST_MAX]; /* host of the node that sent the first FAILED */
+    bool is_final;         /* true: the failure ends the job even if the budget has a restart */
     int64_t failed_ms;     /* time of the round's first FAILED */
     uint32_t unheard;      /* number of nodes that may not know yet that the round is over */
     /* a node whose worker was killed excuses the failure if it is gone by this time;
@@ -76,6 +77,7 @@ struct coordinator_rebuild {
      * earlier round */
     int64_t until_ms;
     uint64_t rounds_seen; /* number of the earlier round, plus 1; 0 = not known */
+    uint64_t formed_by;   /* id of the coordinator that has formed that round; 0 = not known */
     uint32_t group_size;  /* number of nodes of the earlier round; 0 = unknown */
     uint32_t world_size;
     uint32_t counted;     /* number of nodes of the earlier round that have resumed */
@@ -120,6 +122,14 @@ struct store_retry {
     int64_t backoff_ms; /* how long to wait if the next try fails, in ms */
 };
 
+/* What a node's JOIN says about its last round, which decides what ballots it has. */
+struct seat_vote {
+    uint64_t rounds_seen, formed_by, before_seen, before_by; /* as in JOIN (message.h) */
+    /* group ranks in the last round, and in the round before it; -1 = none. Both are -1 if the last
+     * round has no heirs. */
+    int64_t rank, before_rank;
+};
+
 struct coordinator_seat {
     void *peer; /* the connection of the node; NULL = the seat is suspended */
     uint32_t index; /* position in coordinator.seats */
@@ -162,6 +172,7 @@ struct coordinator_seat {
     bool told_spare;      /* true: the last WAITING said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
     int64_t confirmed_ms; /* largest heard_at_ms that the node has sent; COORDINATOR_NEVER = none */
+    struct seat_vote vote;
     /* rank of the node's ballot in succession.now and succession.before; -1 = it has none */
     int64_t ballot, ballot_before;
     bool was_in;          /* true: the node was in the last round; set by choose_seats() */
@@ -199,6 +210,7 @@ struct coordinator {
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
+    uint64_t formed_by;    /* id of the coordinator that has formed the last round; 0 = unknown */
     struct budget budget;
     struct standings standings; /* hosts on which something goes wrong again and again */
     int64_t round_ms;           /* time at which the last round formed */
@@ -430,6 +442,9 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
 void succession_seat_gone(struct coordinator *c, const struct coordinator_seat *s);
 /* Call this when a round has formed, and before ROUND is sent. Chooses the round's heirs. */
 void succession_round_formed(struct coordinator *c);
+/* Call this with each event before it is handled. If a ballot was held until a time that has
+ * passed, does what succession_check() does, because the event may show that it is held again. */
+void succession_expire(struct coordinator *c, int64_t now_ms);
 /* Sets lacks_majority. If it becomes true, and this coordinator has formed a round, stops the
  * round. */
 void succession_check(struct coordinator *c, int64_t now_ms);
@@ -491,9 +506,10 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms);
  * decision whether the round costs a restart. */
 void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
                  const struct rdzv_failed *f);
-/* Call this with each FAILED of the round, the first one included. If the worker was killed from
- * outside, notes until when its node excuses the failure by going. */
-void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+/* Call this with each FAILED of the round, the first one included. If the failure is final, the job
+ * will end. If the worker was killed from outside, notes until when its node excuses the failure by
+ * going. */
+void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f);
 /* Call this with each message of a node. Notes whether the message shows that the node knows of the
  * end of a failed round. Returns true if the message was the last one needed: now all nodes of that

@@ -123,6 +123,7 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
         m.round.before_seen = c->succession.before.rounds_seen;
         m.round.before_size = c->succession.before.size;
         m.round.before_place = (uint32_t) (s->ballot_before + 1);
+        m.round.before_by = c->succession.before.formed_by;
     }
     seat_send(c, s, &m);
 }
@@ -167,6 +168,7 @@ static void admit_nodes(struct coordinator *c, const struct forming *f) {
 static void begin_round(struct coordinator *c, const struct forming *f, int64_t now_ms) {
     coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
     c->round = c->next_round++;
+    c->formed_by = c->id;
     c->members_changed = false;
     c->round_ms = now_ms;
     c->backoff_until_ms = 0;

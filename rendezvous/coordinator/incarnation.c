@@ -106,7 +106,7 @@ void incarnation_discard(struct coordinator *c) {
     c->budget = (struct budget){0};
     standings_forget(&c->standings);
     c->backoff_until_ms = 0;
-    c->round = c->next_round = c->incarnation = 0;
+    c->round = c->next_round = c->incarnation = c->formed_by = 0;
     resuming_forget(c);
     succession_forget(c);
     c->retires = c->stands_by = false;

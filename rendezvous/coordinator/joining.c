@@ -244,6 +244,7 @@ struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, voi
 
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join) {
+    succession_expire(c, now_ms);
     struct coordinator_seat *s = resuming_join(c, now_ms, peer, join);
     if (s != NULL) return s;
     struct coordinator_seat *first = NULL;

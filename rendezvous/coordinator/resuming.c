@@ -80,6 +80,14 @@ static bool has_missed_round(const struct coordinator *c, const struct coordinat
            rounds_seen <= c->round;
 }
 
+/* Returns whether the node was in a round of another coordinator since it was in the last round of
+ * this one: a later round, or one of the same number. */
+static bool was_elsewhere(const struct coordinator *c, const struct rdzv_join *j) {
+    bool is_other = j->formed_by != 0 && c->formed_by != 0 && j->formed_by != c->formed_by;
+    if (c->group_size == 0 || j->rounds_seen <= c->round) return false;
+    return j->rounds_seen > c->round + 1 || is_other;
+}
+
 void resuming_repeat_round(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
     s->missed_round = false;
     coordinator_send_round(c, s);
@@ -90,6 +98,7 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
                                        const struct rdzv_join *j) {
     struct coordinator_seat *s = find_instance(c, j->instance);
     if (c->phase == COORDINATOR_ENDED || s == NULL || s->connection >= j->connection) return NULL;
+    if (was_elsewhere(c, j)) return NULL;
     if (s->state == SEAT_STOPPING) {
         struct cr_error err = {0};
         struct rdzv_message m = {.type = RDZV_JOIN};
@@ -133,6 +142,7 @@ static bool count_rank(struct coordinator_rebuild *r, int64_t rank) {
 
 static void begin_later_round(struct coordinator_rebuild *r, const struct rdzv_join *j) {
     r->rounds_seen = j->rounds_seen;
+    r->formed_by = j->formed_by;
     r->group_size = j->last_group_size <= RDZV_NODES_MAX ? j->last_group_size : 0;
     r->is_over = r->has_change = false;
     r->counted = 0;
@@ -156,11 +166,15 @@ void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct
 }
 
 /* Returns whether the node that sent RESUME counts as one of the newest earlier round: that is so
- * if it was in that round, and no other node has resumed with its rank. If so, notes its rank. */
+ * if it was in that round, and no other node has resumed with its rank. If so, notes its rank. If
+ * two coordinators have formed rounds of that number, the round of the first node counts. A node of
+ * protocol version 3 does not know which coordinator has formed its round. */
 static bool is_of_newest_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
     struct coordinator_rebuild *r = &c->rebuild;
     if (c->group_size != 0 && !resuming_must_wait(c, now_ms)) return false;
     if (j->rounds_seen != r->rounds_seen || j->last_group_size != r->group_size) return false;
+    if (r->formed_by == 0) r->formed_by = j->formed_by;
+    if (j->formed_by != 0 && j->formed_by != r->formed_by) return false;
     /* If the process of the earlier coordinator has ended, the node in that process has ended, too.
      * Its rank counts as one that has come back, because nobody need wait for it. */
     if (j->leader_ended != 0) (void) count_rank(r, (int64_t) j->leader - 1);
@@ -177,6 +191,7 @@ static uint32_t count_running(const struct coordinator *c) {
 static void adopt_round(struct coordinator *c, int64_t now_ms, const char *why) {
     coordinator_enter(c, COORDINATOR_RUNNING, why);
     c->group_size = c->rebuild.group_size;
+    c->formed_by = c->rebuild.formed_by;
     c->store = (struct coordinator_store){.port = 0};
     c->world_size = c->rebuild.world_size;
     c->members_changed = false;
@@ -255,7 +270,7 @@ static void hear_part(struct coordinator *c, int64_t now_ms, struct coordinator_
     struct cr_error err = {0};
     struct rdzv_message m = {.type = RDZV_FAILED};
     m.failed =
-        (struct rdzv_failed){.round = c->round, .what = r->what, .is_killed = r->is_killed};
+        (struct rdzv_failed){.round = c->round, .what = r->what, .blame = r->blame};
     if (r->part == RDZV_PART_SUCCEEDED) {
         m = (struct rdzv_message){.type = RDZV_SUCCEEDED};
         m.succeeded.round = c->round;
@@ -341,6 +356,7 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
                                             const struct rdzv_resume *r) {
     struct rdzv_join j;
     rdzv_join_of_resume(r, &j);
+    succession_expire(c, now_ms);
     struct coordinator_seat *s = find_instance(c, j.instance);
     if (j.rounds_seen == 0 || j.last_rank < 0 || j.last_rank >= (int64_t) j.last_group_size ||
         j.last_group_size > RDZV_NODES_MAX) {
@@ -357,7 +373,7 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
         return s;
     }
     bool is_same = s != NULL && c->group_size + c->rebuild.group_size > 0 &&
-                   j.rounds_seen == c->round + 1 && s->group_rank >= 0;
+                   j.rounds_seen == c->round + 1 && s->group_rank >= 0 && !was_elsewhere(c, &j);
     if (is_same && s->state != SEAT_LEAVING)
         return resume_seat(c, now_ms, peer, s, r);
     if (s != NULL && r->part == RDZV_PART_FAILED && has_missed_round(c, s, j.rounds_seen)) {

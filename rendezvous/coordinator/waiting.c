@@ -1,12 +1,12 @@
 /* Sends WAITING to nodes that wait for a round. The message says why they wait: which nodes are
  * here, which are missing, and how long the wait may still take. Each node gets the first WAITING
- * after 5 s, and further ones at growing intervals (base/waiting.h). */
+ * after 5 s, and further ones at growing intervals (base/time/waiting.h). */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/waiting.h"
+#include "base/time/waiting.h"
 
 #include <inttypes.h>
 #include <stdio.h>

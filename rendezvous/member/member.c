@@ -331,7 +331,7 @@ static void join_while_resuming(struct member *m, int64_t now_ms) {
 static void send_failed(struct member *m) {
     struct rdzv_message msg = {.type = RDZV_FAILED};
     msg.failed = (struct rdzv_failed){.round = m->round, .what = m->what,
-                                      .is_killed = m->is_killed};
+                                      .blame = (uint32_t) m->blame};
     m->held_ms = CR_FOREVER;
     if (m->connected) m->actions->send(m->arg, &msg);
 }
@@ -357,10 +357,10 @@ void member_join(struct member *m, int64_t now_ms) {
 }
 
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
-                   bool is_killed) {
+                   enum rendezvous_blame blame) {
     if (m->state != MEMBER_RUNNING || round != m->round) return;
     (void) snprintf(m->what, sizeof(m->what), "%s", what);
-    m->is_killed = is_killed;
+    m->blame = blame;
     m->owes_failure = true;
     enter(m, MEMBER_FAILED, what);
     if (m->awaits_behind && m->connected) m->held_ms = now_ms + HELD_MS;
@@ -504,14 +504,18 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
  * node has shown, by a beat for example, that it knows of the end of the round. */
 static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
-    m->owes_failure = false;
+    /* STOP may follow from the failure of another node, and this node's FAILED may be lost. Only
+     * the first failure of a round counts, except that of a worker that was killed, or that ends
+     * the job. */
+    if (m->blame == RENDEZVOUS_OWN) m->owes_failure = false;
     int64_t lease_ms = m->old_lease_ms > now_ms ? m->old_lease_ms - now_ms : 0;
     int64_t limit_ms = s->is_late != 0 ? lease_ms : s->limit_ms > 0 ? s->limit_ms : CR_FOREVER;
-    /* true: the node stops its workers already, but STOP sets a time limit for that */
-    bool is_limited = (m->state == MEMBER_FAILED || m->state == MEMBER_STOPPING) &&
-                      limit_ms != CR_FOREVER;
-    if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED && !is_limited) return;
-    enter(m, MEMBER_STOPPING, s->why);
+    bool is_stopping = m->state == MEMBER_FAILED || m->state == MEMBER_STOPPING ||
+                       m->state == MEMBER_LEAVING;
+    bool in_round = m->state == MEMBER_RUNNING || m->state == MEMBER_SUCCEEDED;
+    /* a node that stops its workers already needs only the time limit of STOP */
+    if (!in_round && (!is_stopping || limit_ms == CR_FOREVER)) return;
+    if (m->state != MEMBER_LEAVING) enter(m, MEMBER_STOPPING, s->why);
     keep_alive_hasten(&m->keep_alive, now_ms);
     m->actions->on_stop(m->arg, limit_ms, s->why);
 }
@@ -580,7 +584,8 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     bool is_refusal = msg->type == RDZV_REFUSED && connecting_is_trying(&m->connecting);
     if (!m->connected && !is_refusal) return 0;
     m->heard_ms = now_ms;
-    if (m->state == MEMBER_LEAVING && msg->type != RDZV_BEAT_ACK) return 0;
+    bool is_for_leaving = msg->type == RDZV_BEAT_ACK || msg->type == RDZV_STOP;
+    if (m->state == MEMBER_LEAVING && !is_for_leaving) return 0;
     switch ((unsigned) msg->type) {
     case RDZV_ACCEPTED: return got_accepted(m, now_ms, &msg->accepted, err);
     case RDZV_ROUND: got_round(m, &msg->round); return 0;

@@ -26,6 +26,7 @@ void succession_begin_round(struct succession *s, const struct rdzv_round *r,
     s->before_seen = r->before_seen;
     s->before_size = r->before_size;
     s->before_place = r->before_place;
+    s->before_by = r->before_by;
     for (uint32_t i = 0; i < s->heirs.count; i++) {
         if (s->heirs.heir[i].rank == r->group_rank) s->own = (int) i;
     }
@@ -33,7 +34,7 @@ void succession_begin_round(struct succession *s, const struct rdzv_round *r,
 
 void succession_settle(struct succession *s, uint64_t settled, uint64_t coordinator) {
     if (settled != s->round + 1 || coordinator != s->coordinator) return;
-    s->before_seen = 0;
+    s->before_seen = s->before_by = 0;
     s->before_size = s->before_place = 0;
 }
 

@@ -27,6 +27,7 @@ struct succession {
     /* the fields of these names in the last ROUND (message.h); 0 once that round is settled */
     uint64_t before_seen;
     uint32_t before_size, before_place;
+    uint64_t before_by;
     int own;             /* index of this node in `heirs`; -1 = it is no heir */
     bool is_lost;        /* true: the coordinator is lost, and none was found since */
     int64_t found_ms;    /* time of the last WELCOME */

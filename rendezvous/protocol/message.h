@@ -99,7 +99,10 @@
     F(text, addresses)          /* the node's numeric addresses, with a blank between two */ \
     F(u32, leader_ended)        /* 1 = the coordinator has closed the last connection: it ended */ \
     /* as in the ROUND of the node's last round, until that round is settled; then 0 */ \
-    F(u64, before_seen) F(u32, before_size) F(u32, before_place) \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place) F(u64, before_by) \
+    /* formed_by: id of the coordinator that has formed the node's last round; 0 = unknown. Two \
+     * coordinators may each form a round of the same number; this id tells them apart */ \
+    F(u64, formed_by) \
     V(5) \
     /* what failures and losses cost (rules/budget_internal.h, standing_internal.h) */ \
     F(u32, loss_limit)          /* max_losses plus 1; 0 = no limit */ \
@@ -113,12 +116,12 @@
     F(u32, first_rank) F(u32, world_size) \
     F(u64, change)              /* id of the change that was announced in this round; 0 = none */ \
     F(text, what)               /* the failure, if `part` is RDZV_PART_FAILED; else "" */ \
-    F(u32, is_killed)           /* 1 = a signal from outside ended the failed worker; else 0 */ \
+    F(u32, blame)               /* enum rendezvous_blame, of that failure */ \
     RDZV_JOIN_FIELDS(F, V)
 #define RDZV_FAILED_FIELDS(F, V) \
     F(u64, round) F(text, what) \
     V(3) \
-    F(u32, is_killed)           /* 1 = a signal from outside ended the worker; else 0 */
+    F(u32, blame)               /* enum rendezvous_blame */
 #define RDZV_SUCCEEDED_FIELDS(F, V) F(u64, round)
 #define RDZV_LEAVE_FIELDS(F, V)     F(text, why)
 #define RDZV_BEAT_FIELDS(F, V) \
@@ -229,8 +232,9 @@
     F(text, heirs) \
     F(u32, leader)              /* group rank of the coordinator's own node, plus 1; 0 = none */ \
     /* The electorate of the round before, which counts until this round is settled: the number of \
-     * that round, plus 1; its number of nodes; the node's group rank in it, plus 1. 0 = none */ \
-    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
+     * that round, plus 1; its number of nodes; the node's group rank in it, plus 1; and the id of \
+     * the coordinator that has formed it. 0 = none */ \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place) F(u64, before_by)
 /* Addresses from which workers of the round's nodes may come. The node with group rank 0 gets one
  * or more of these messages before ROUND if the round uses the store that it offers. Since version
  * 4. */

@@ -20,12 +20,12 @@ static void do_join(void *arg) {
     member_join(n->member, node_now(n));
 }
 
-static void do_failed(void *arg, uint64_t round, bool is_killed) {
+static void do_failed(void *arg, uint64_t round, enum rendezvous_blame blame) {
     struct sim_node *n = arg;
     story(n->w, "node %d: a worker failed", n->index);
     check_failure_told(n);
     if (n->node.is_broken) n->w->history.rounds[n->record].failed_by_itself = true;
-    member_failed(n->member, node_now(n), round, "rank 0: exit code 1", is_killed);
+    member_failed(n->member, node_now(n), round, "rank 0: exit code 1", blame);
 }
 
 static void do_succeeded(void *arg, uint64_t round) {

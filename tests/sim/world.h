@@ -8,6 +8,7 @@
  *     workers.c   workers: small models of programs; each has a real struct channel_page
  *     faults.c    the faults that are injected: crashes, cuts, stalls, elections, signals
  *     checks.c    the invariants that must hold in spite of all faults
+ *     states.c    how many distinct states were seen
  *
  * In the simulator, a host is a process that hosts a coordinator.
  *
@@ -337,6 +338,7 @@ struct world {
     int64_t last_reset; /* time of the last fault; with only_resets, a fault within two leases after
                          * it is left out */
     bool verbose, failed;
+    uint8_t *states;    /* what states.c keeps; NULL = states are not counted */
 
     /* ---- the job ---- */
     int node_count, min_nodes, max_nodes, max_restarts;
@@ -483,6 +485,15 @@ bool workers_any_alive(const struct sim_node *n);
 /* ---- faults.c ---- */
 
 void faults_inject(struct world *w);
+
+/* ---- states.c ---- */
+
+/* Begins to count states. Returns 0 or -ENOMEM. */
+int states_begin(struct world *w);
+/* Call this after every event. */
+void states_note(struct world *w);
+/* Writes what was kept to the file `path`, for long.py. Returns 0 or a negative errno. */
+int states_end(struct world *w, const char *path);
 
 /* ---- checks.c ---- */
 

@@ -276,6 +276,39 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
 }
 END_TEST
 
+/* A failure with --on-failure=end ends the job although a restart is left; also if it comes second,
+ * after a failure that would only have cost a restart. */
+static void say_final(struct peer *p, uint64_t round) {
+    struct rdzv_message m = {.type = RDZV_FAILED};
+    m.failed = (struct rdzv_failed){
+        .round = round, .what = "rank 0: exit code 1", .blame = RENDEZVOUS_FINAL};
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+START_TEST(test_a_final_failure_ends_the_job) {
+    struct peer a = {0};
+    setup(1, 1, 3);
+    join(&a, "a");
+    say_final(&a, 0);
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+}
+END_TEST
+
+START_TEST(test_a_final_failure_counts_after_another_failure) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 3);
+    join(&a, "a");
+    join(&b, "b");
+    say(&a, RDZV_FAILED, 0);
+    say_final(&b, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+}
+END_TEST
+
 /* Two nodes send FAILED for the same round. The first FAILED ends the round, so the second one must
  * not be charged, although the budget would allow it. */
 START_TEST(two_failures_in_one_round_cost_one_restart) {
@@ -465,7 +498,8 @@ END_TEST
 
 static void say_killed(struct peer *p, uint64_t round) {
     struct rdzv_message m = {.type = RDZV_FAILED};
-    m.failed = (struct rdzv_failed){.round = round, .what = "rank 5: signal 15", .is_killed = 1};
+    m.failed = (struct rdzv_failed){
+        .round = round, .what = "rank 5: signal 15", .blame = RENDEZVOUS_KILLED};
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
 }
 
@@ -1030,6 +1064,22 @@ START_TEST(a_coordinator_that_was_stopped_gives_up_no_node) {
     now += 3600000; /* the coordinator's process is stopped again between the two ticks */
     coordinator_tick(c, now);
     ck_assert_int_eq(a.hung_up + b.hung_up, 0);
+}
+END_TEST
+
+/* b leaves, and a waits for the next round with a spare. Then a and b lose power. The round must
+ * not form when b's lease ends, because a's lease ends at the same time. */
+START_TEST(no_round_forms_with_a_node_whose_lease_is_over) {
+    struct peer a = {0}, b = {0}, spare = {0};
+    setup(2, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    join(&spare, "s");
+    say(&b, RDZV_LEAVE, 0);
+    say(&a, RDZV_JOIN, 0);
+    pass_with_beats(20000, &spare, &spare);
+    ck_assert_int_eq(a.hung_up + b.hung_up, 2);
+    ck_assert_int_eq(spare.rounds, 0);
 }
 END_TEST
 
@@ -1859,6 +1909,14 @@ START_TEST(without_the_right_workers_get_one_lease_to_stop) {
     ck_assert_int_eq(b.stops, 2);
     ck_assert_int_eq(b.stop_limit, 15000);
     ck_assert_int_eq(a.stop_limit, 15000); /* also the node whose worker has failed */
+    coordinator_may_form(c, now, true);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    coordinator_may_form(c, now, false);
+    a.stop_limit = b.stop_limit = 0;
+    say(&a, RDZV_LEAVE, 0);
+    ck_assert_int_eq(b.stop_limit, 15000);
+    ck_assert_int_eq(a.stop_limit, 15000); /* also the node that leaves */
 }
 END_TEST
 
@@ -2035,6 +2093,8 @@ int main(void) {
     tcase_set_timeout(t, 30);
     tcase_add_checked_fixture(t, NULL, teardown);
     tcase_add_test(t, min_equal_max_starts_at_the_last_join);
+    tcase_add_test(t, test_a_final_failure_ends_the_job);
+    tcase_add_test(t, test_a_final_failure_counts_after_another_failure);
     tcase_add_test(t, last_call_runs_from_the_minimum);
     tcase_add_test(t, roles_and_sizes_may_differ);
     tcase_add_test(t, a_failure_stops_the_others_and_costs_one_restart);
@@ -2072,6 +2132,7 @@ int main(void) {
     tcase_add_test(t, a_node_has_its_own_limit_for_stopping_its_workers);
     tcase_add_test(t, a_silent_node_is_lost_after_the_lease_and_a_second_look);
     tcase_add_test(t, a_coordinator_that_was_stopped_gives_up_no_node);
+    tcase_add_test(t, no_round_forms_with_a_node_whose_lease_is_over);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
     tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
