@@ -15,6 +15,7 @@
 #include "agent/history.h"
 #include "agent/status.h"
 #include "agent/node/node.h"
+#include "agent/role.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
 #include "agent/report/report.h"
@@ -55,6 +56,7 @@ struct agent {
     int64_t timer_ms;
 
     struct rendezvous_round round;     /* the current round; between two rounds, the last one */
+    const char **roles; /* [number of workers], by local rank: roles; NULL if all have one role */
     int rounds;                        /* number of rounds that this agent has begun */
     struct worker_process **processes; /* [number of workers], by local rank; NULL for a worker that
                                         * is not started or has ended */
@@ -218,6 +220,24 @@ static int do_start(void *arg, bool *starts) {
     return rc;
 }
 
+/* Starts one worker again and logs why. Only the workers of its program go on as before, so the
+ * line names the role. */
+static int do_restart(void *arg, uint32_t worker) {
+    struct agent *a = arg;
+    struct cr_buffer line = {0};
+    struct cr_error err = {0};
+    struct attempt attempt = attempt_of(a);
+    const struct node_worker *w = &a->node.workers[worker];
+    case_file_write_line(&a->case_file, &line);
+    cr_warn("%s; only this worker, of the role '%s', is started again (%u of %u)", text_of(&line),
+            agent_role_of(a->job, &a->round, worker).name, w->restarts, w->policy.restarts);
+    int rc = attempt_restart(&attempt, worker, &err);
+    if (rc < 0) cr_warn("cannot start local rank %u again: %s", worker, err.text);
+    else history_worker_restarted(&a->history, worker, w->restarts);
+    cr_buffer_done(&line);
+    return rc;
+}
+
 static int do_hand_over(void *arg, uint32_t worker) {
     struct attempt attempt = attempt_of(arg);
     return attempt_hand_over(&attempt, worker);
@@ -241,7 +261,8 @@ static void do_stop(void *arg, int signum, int64_t grace_ms) {
                                                      NURSERY_SPARES_DETACHED,
                                                  [AGENT_LEFTOVERS_END] = NURSERY_SPARES_NOTHING,
                                                  [AGENT_LEFTOVERS_KEEP] = NURSERY_SPARES_ALL};
-    if (a->node.group.ending == GROUP_SUCCEEDED) {
+    bool stops_services = a->node.group.living > 0; /* a service's own children end with it */
+    if (a->node.group.ending == GROUP_SUCCEEDED && !stops_services) {
         nursery_end_well(a->nursery, signum, grace_ms, spares[a->job->leftovers]);
     } else {
         nursery_end(a->nursery, signum, grace_ms);
@@ -316,14 +337,14 @@ static void pass_failure(void *arg, const struct rendezvous_failure *failure) {
     rendezvous_failure(a->rendezvous, failure);
 }
 
-static void do_failed(void *arg, uint64_t round, bool is_killed) {
+static void do_failed(void *arg, uint64_t round, enum rendezvous_blame blame) {
     struct agent *a = arg;
     struct cr_buffer line = {0};
     if (a->node.is_broken) case_file_add_broken(&a->case_file, a->node.gave_up);
     report_at_once(a);
     case_file_pass_first(&a->case_file, pass_failure, a);
     case_file_write_line(&a->case_file, &line);
-    rendezvous_failed(a->rendezvous, round, text_of(&line), is_killed);
+    rendezvous_failed(a->rendezvous, round, text_of(&line), blame);
     cr_buffer_done(&line);
 }
 
@@ -452,6 +473,7 @@ static void do_log(void *arg, enum cr_log_level level, const char *text) {
 
 static const struct node_actions node_actions = {
     .start = do_start,
+    .restart = do_restart,
     .hand_over = do_hand_over,
     .stop = do_stop,
     .keep = do_keep,
@@ -929,19 +951,28 @@ void agent_free(struct agent *a) {
     case_file_done(&a->case_file);
     node_done(&a->node);
     free(a->processes);
+    free(a->roles);
     free(a);
 }
 
-/* Returns a hash (FNV-1a) of the program's name without its folder, and of the arguments, each with
- * its NUL. The hash is never 0. */
-static uint64_t digest_of(const struct agent_job *job) {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    const char *slash = strrchr(job->argv[0], '/');
-    for (char *const *arg = job->argv; *arg != NULL; arg++) {
-        const char *text = arg == job->argv && slash != NULL ? slash + 1 : *arg;
+/* Adds a program to a hash (FNV-1a): its name without its folder, and its arguments, each with its
+ * NUL. */
+static uint64_t add_to_digest(uint64_t hash, char *const *argv) {
+    const char *slash = strrchr(argv[0], '/');
+    for (char *const *arg = argv; *arg != NULL; arg++) {
+        const char *text = arg == argv && slash != NULL ? slash + 1 : *arg;
         for (size_t i = 0; i <= strlen(text); i++) {
             hash = (hash ^ (unsigned char) text[i]) * UINT64_C(1099511628211);
         }
+    }
+    return hash;
+}
+
+/* Returns a hash of the job's programs. The hash is never 0. */
+static uint64_t digest_of(const struct agent_job *job) {
+    uint64_t hash = add_to_digest(UINT64_C(14695981039346656037), job->argv);
+    for (uint32_t i = 1; i < job->program_count; i++) {
+        hash = add_to_digest(hash, job->programs[i].argv);
     }
     return hash != 0 ? hash : 1;
 }
@@ -956,6 +987,7 @@ static int open_relay(struct agent *a, struct cr_error *err) {
                                               .log_max_size = job->log_max_size,
                                               .console = job->console,
                                               .role = job->rendezvous.role,
+                                              .roles = a->roles,
                                               .prefix_template = job->log_line_prefix_template,
                                               .stdout_filters = job->duplicate_stdout_filters,
                                               .stderr_filters = job->duplicate_stderr_filters,
@@ -1000,6 +1032,23 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     return rc;
 }
 
+/* Initialises the node, and the roles of its workers if the job has several programs. Returns 0 or
+ * -ENOMEM. */
+static int init_node(struct agent *a, struct node_settings *settings) {
+    if (a->job->program_count == 0) return node_init(&a->node, settings, &node_actions, a);
+    struct node_policy *policies = calloc(settings->workers, sizeof(*policies));
+    a->roles = calloc(settings->workers, sizeof(*a->roles));
+    int rc = policies != NULL && a->roles != NULL ? 0 : -ENOMEM;
+    for (uint32_t i = 0; rc == 0 && i < settings->workers; i++) {
+        policies[i] = agent_policy_of(a->job, i);
+        a->roles[i] = agent_program_of(a->job, i)->role;
+    }
+    settings->policies = policies;
+    if (rc == 0) rc = node_init(&a->node, settings, &node_actions, a);
+    free(policies);
+    return rc;
+}
+
 /* Initialises the fields that need no handle of the loop. */
 static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *job) {
     struct node_settings settings = {
@@ -1017,7 +1066,7 @@ static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *
     if (gethostname(a->host, sizeof(a->host) - 1) < 0) strcpy(a->host, "localhost");
     a->processes = calloc(settings.workers, sizeof(struct worker_process *));
     if (a->processes == NULL) return -ENOMEM;
-    int rc = node_init(&a->node, &settings, &node_actions, a);
+    int rc = init_node(a, &settings);
     return rc < 0 ? rc : case_file_init(&a->case_file, job, a->host, &a->logs);
 }
 

@@ -20,10 +20,10 @@ void inspect_row_init(struct inspect_row *row, int64_t pid) {
 static json_t *row_object(const struct inspect_row *row) {
     const char *job = row->job[0] != '\0' ? row->job : NULL; /* NULL: the object has no "job" */
     return json_pack("{s:s*, s:I, s:I, s:I, s:s, s:s#, s:s, s:s, s:s, s:s, s:s, s:s}", "job", job,
-                     "rank", (json_int_t) row->rank, "local_rank", (json_int_t) row->local_rank, "pid",
-                     (json_int_t) row->pid, "host", row->host, "state", &row->state, 1, "program",
-                     row->program, "kernel", row->kernel, "operation", row->operation, "python",
-                     row->python, "native", row->native, "note", row->note);
+                     "rank", (json_int_t) row->rank, "local_rank", (json_int_t) row->local_rank,
+                     "pid", (json_int_t) row->pid, "host", row->host, "state", &row->state, 1,
+                     "program", row->program, "kernel", row->kernel, "operation", row->operation,
+                     "python", row->python, "native", row->native, "note", row->note);
 }
 
 /* Removes the outermost half of a stack. The cut is between two functions, so it is never within a

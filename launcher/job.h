@@ -32,6 +32,11 @@ struct job_world {
 struct job {
     bool distinct_exit_codes;         /* --exit-codes=distinct */
     struct agent_job agent;           /* complete except for argv and title, which crun.c sets */
+    /* [agent.program_count]: the array agent.programs, complete except for argv and title; NULL if
+     * there is none */
+    struct agent_program *programs;
+    struct program_line *lines;       /* [agent.program_count]: from the second element on, the
+                                       * command lines of the further programs */
     sigset_t signals;                 /* --signals-to-handle */
     sigset_t preemption_signals;      /* --preemption-signals */
     int64_t preemption_notice_ms;     /* --preemption-notice, in milliseconds */

@@ -83,7 +83,8 @@ static const char man_tail[] =
     ".BR crun\\-store (1)\n";
 
 static const struct cr_command *const commands[] = {&operator_serve, &operator_status,
-                                                    &operator_notify, &operator_dump,
+                                                    &operator_notify, &operator_admit,
+                                                    &operator_dump,
                                                     &operator_why, &operator_top, &operator_key,
                                                     NULL};
 

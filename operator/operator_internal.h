@@ -12,7 +12,7 @@
                                    * come */
 
 extern const struct cr_command operator_serve, operator_status, operator_notify, operator_dump,
-    operator_why, operator_top, operator_key;
+    operator_admit, operator_why, operator_top, operator_key;
 
 /* Parses the command's only argument, HOST:PORT, into *out, and calls operator_authenticate().
  * Returns 0. If the argument is wrong or operator_authenticate() fails, prints the reason and

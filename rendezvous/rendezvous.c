@@ -445,8 +445,9 @@ void rendezvous_join(struct rendezvous *r) {
     end_event(r);
 }
 
-void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, bool is_killed) {
-    member_failed(r->member, now_ms(r), round, what, is_killed);
+void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what,
+                       enum rendezvous_blame blame) {
+    member_failed(r->member, now_ms(r), round, what, blame);
     end_event(r);
 }
 
@@ -566,7 +567,12 @@ static struct rdzv_join describe_node(const struct rendezvous_options *o,
         .keep_alive_interval_ms = o->keep_alive_interval_ms,
         .keep_alive_max_attempt = o->keep_alive_max_attempt,
         .change_notice_ms = o->change_notice_ms, .stop_limit_ms = o->stop_limit_ms,
-        .digest = o->digest};
+        .digest = o->digest,
+        .loss_limit = o->max_losses < UINT32_MAX ? o->max_losses + 1 : 0,
+        .restart_backoff_ms = o->restart_backoff_ms, .restart_refill_ms = o->restart_refill_ms,
+        .flap_limit = o->flap_limit, .flap_window_ms = o->flap_window_ms,
+        .flap_refusal_ms = o->flap_refusal_ms, .aside_after = o->aside_after,
+        .aside_ms = o->aside_ms};
 }
 
 static int make_member(struct rendezvous *r, const struct rendezvous_options *o,

@@ -145,12 +145,31 @@ static int share_out(struct describer *d, uint32_t *counts) {
                    "more slots", wanted, wanted - left);
 }
 
+/* Refuses numbers of workers that are given for a whole host or job, if each of several programs
+ * has a number of its own. */
+static int check_programs(struct describer *d) {
+    const struct options *o = d->options;
+    if (o->more == NULL) return 0;
+    if (is_given(o, OPTION_WORLD_SIZE)) {
+        return cr_fail(d->err, -EINVAL, "--world-size cannot be shared out among several programs; "
+                       "give each of them --nproc-per-node");
+    }
+    for (size_t i = 0; i < d->out->list.count; i++) {
+        const struct hosts_entry *host = &d->out->list.items[i];
+        if (host->slots == 0 || is_given(o, OPTION_NPROC)) continue;
+        return cr_fail(d->err, -EINVAL, "the %u slots of '%s' cannot be shared out among several "
+                       "programs; give each of them --nproc-per-node", host->slots, host->name);
+    }
+    return 0;
+}
+
 static int describe_workers(struct describer *d) {
     size_t n = d->out->list.count;
     uint32_t *counts = allocate(d, n * sizeof(*counts));
     const char **texts = allocate(d, n * sizeof(*texts));
     if (counts == NULL || texts == NULL) return -ENOMEM;
-    int rc = count_workers(d, counts);
+    int rc = check_programs(d);
+    if (rc == 0) rc = count_workers(d, counts);
     if (rc == 0) rc = share_out(d, counts);
     for (size_t i = 0; i < d->out->list.count && rc == 0; i++) {
         texts[i] = counts[i] == 0 ? d->options->value[OPTION_NPROC] : format(d, "%u", counts[i]);
@@ -253,11 +272,14 @@ static int describe_program(struct describer *d) {
     const struct options *o = d->options;
     size_t n = 0, count = 0;
     while (o->args[count] != NULL) count++;
-    const char **words = allocate(d, (count + 3) * sizeof(*words));
+    for (char **more = o->more; more != NULL && *more != NULL; more++) count++;
+    const char **words = allocate(d, (count + 4) * sizeof(*words));
     if (words == NULL) return -ENOMEM;
     words[n++] = "--";
     words[n++] = o->program;
-    for (size_t i = 0; i < count; i++) words[n++] = o->args[i];
+    for (char *const *arg = o->args; *arg != NULL; arg++) words[n++] = *arg;
+    if (o->more != NULL) words[n++] = ":";
+    for (char **more = o->more; more != NULL && *more != NULL; more++) words[n++] = *more;
     d->out->job.program = words;
     return 0;
 }

@@ -5,6 +5,7 @@
 #define LAUNCHER_OPTIONS_H
 
 #include "launcher/options/hosts_options.h"
+#include "launcher/options/programs.h"
 #include "launcher/options/scheduler_options.h"
 #include "launcher/options/table.h"
 #include "launcher/options/values.h"

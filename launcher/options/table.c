@@ -4,6 +4,7 @@
 #include "launcher/options/table.h"
 
 #include "base/memory.h"
+#include "launcher/options/programs.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -53,6 +54,17 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "role", .value_name = "NAME", .default_value = "default", .has_variable = true,
      .group = WORKERS,
      .help = "role of this node's workers"},
+    [OPTION_ON_FAILURE] =
+    {.name = "on-failure", .value_name = "WORD", .default_value = "all", .gives_way = true,
+     .group = WORKERS,
+     .words = "all alone alone:3 end",
+     .help = "what follows when a worker of PROGRAM fails: all: all workers are restarted (see "
+             "--max-restarts); alone[:N]: only that worker, at most N times (3) in a round; end: "
+             "the job ends"},
+    [OPTION_SERVICE] =
+    {.name = "service", .gives_way = true, .group = WORKERS,
+     .help = "the job does not wait for the workers of PROGRAM: when all others have ended well, "
+             "they are stopped"},
     [OPTION_VIRTUAL_LOCAL_RANK] =
     {.name = "virtual-local-rank", .has_variable = true, .group = WORKERS,
      .help = "each worker sees LOCAL_RANK=0 and one GPU of its own"},
@@ -162,7 +174,9 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = RENDEZVOUS,
      .words = "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= "
               "keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= "
-              "stop_limit= read_timeout= is_host= keep_coordinator= "
+              "stop_limit= read_timeout= max_losses= restart_backoff= restart_refill= "
+              "flap_limit= flap_window= flap_refusal= aside_after= aside_time= "
+              "is_host= keep_coordinator= "
               "timeout= candidate= protocol= ca_cert= ssl_cert= "
               "ssl_cert_key= user= password_file= etcd_prefix= auth=",
      .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "
@@ -351,6 +365,7 @@ static const char help_tail[] =
     "  crun --nproc-per-node=4 --max-restarts=3 train.py --epochs 10\n"
     "  crun --nproc-per-node=gpu ./train_digits\n"
     "  crun --hosts=node1:8,node2:8 train.py\n"
+    "  crun --nproc-per-node=2 trainer.py : --nproc-per-node=6 --role=rollout rollout.py\n"
     "\n"
     "More: man crun";
 
@@ -414,6 +429,7 @@ static int take_program(struct options *o, const struct cr_command_line *line,
     }
     o->program = line->arguments[0];
     o->args = line->arguments + 1;
+    o->more = programs_split(line->arguments + 1);
     if (!line->dashes_seen && *o->args != NULL && strcmp(*o->args, "--") == 0) o->args++;
     return 0;
 }

@@ -17,6 +17,7 @@
 /* The index of each option in the table in table.c. */
 enum option_id {
     OPTION_NNODES, OPTION_NPROC, OPTION_NODE_RANK, OPTION_SCHEDULER, OPTION_ROLE,
+    OPTION_ON_FAILURE, OPTION_SERVICE,
     OPTION_VIRTUAL_LOCAL_RANK,
     OPTION_NUMA_BINDING, OPTION_HOSTS, OPTION_HOSTFILE, OPTION_WORLD_SIZE, OPTION_EXPORT,
     OPTION_RSH, OPTION_FAN_OUT, OPTION_COPY_CRUN, OPTION_MODULE, OPTION_NO_PYTHON, OPTION_RUN_PATH,
@@ -61,6 +62,7 @@ struct options {
     size_t exported_count;
     const char *program; /* PROGRAM as the user typed it */
     char *const *args;   /* arguments of PROGRAM; NULL-terminated */
+    char **more;         /* the words behind the first ":" (launcher/options/programs.h), or NULL */
 };
 
 /* The table of options and the other texts of --help and of the manual page, for

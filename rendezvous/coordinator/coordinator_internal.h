@@ -10,6 +10,8 @@
  *     succession.c    heirs, and whether this coordinator may decide (rules/electorate.c)
  *     forming.c       when a round forms, with which nodes and ranks (rules/assignment.c)
  *     change.c        the end of a round with notice
+ *     aside.c         nodes of hosts on which something goes wrong again and again
+ *                     (rules/standing.c)
  *     charge.c        whether a failed round costs a restart (rules/budget.c)
  *     limits.c        leases, time limits, and the next deadline
  *     waiting.c       the messages to nodes that wait for a round
@@ -55,6 +57,10 @@ struct coordinator_charge {
     /* true: the failure costs nothing, because a node of the round is gone, or because an earlier
      * coordinator of the round was lost */
     bool excused;
+    bool is_counted;       /* true: standing.c has counted the failure for charge.host */
+    uint64_t round;        /* number of the failed round */
+    char host[CR_HOST_MAX]; /* host of the node that sent the first FAILED */
+    bool is_final;         /* true: the failure ends the job even if the budget has a restart */
     int64_t failed_ms;     /* time of the round's first FAILED */
     uint32_t unheard;      /* number of nodes that may not know yet that the round is over */
     /* a node whose worker was killed excuses the failure if it is gone by this time;
@@ -135,6 +141,16 @@ struct coordinator_seat {
     bool local;
     bool unheard;   /* true: the seat is counted in charge.unheard */
     bool is_killed; /* true: one of the node's workers was killed in the failed round */
+    bool gave_notice; /* true: the node has said that it will leave */
+    /* true: the node joined because it was started, or came back to this coordinator; false: it had
+     * another coordinator before */
+    bool counts_life;
+    int64_t joined_ms; /* time at which the seat was made */
+    /* in state ASIDE: the time at which the seat becomes JOINED, and whether it does so earlier if
+     * too few other nodes wait */
+    int64_t aside_until_ms;
+    bool may_recall;
+    bool comes_last; /* true: the host is set aside or slowed; set by choose_seats() */
     bool owes_progress; /* true: ASK_PROGRESS was sent, and the last PROGRESS is still to come */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
@@ -197,6 +213,10 @@ struct coordinator {
     uint64_t next_round;   /* number that the next round will have */
     uint64_t formed_by;    /* id of the coordinator that has formed the last round; 0 = unknown */
     struct budget budget;
+    struct standings standings; /* hosts on which something goes wrong again and again */
+    int64_t round_ms;           /* time at which the last round formed */
+    /* no round forms before this time, unless the last failure is excused; 0 = there is no wait */
+    int64_t backoff_until_ms;
     bool follows_another;  /* true: a round of an earlier leader may still run */
     /* no round forms before this time, because a round of an earlier leader may still run; 0 = a
      * round may form at once */
@@ -267,9 +287,14 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
  * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
-/* Takes the seat away from a node that gets another seat at once. Differs from coordinator_vacate()
- * in two points: no round is formed, because it would form without the node, and the job is not
- * discarded if no other seat is taken. */
+/* Call this when a node is lost, before its seat is removed: notes what follows for its host, and
+ * for what the last failure costs. */
+void coordinator_count_lost(struct coordinator *c, int64_t now_ms,
+                            const struct coordinator_seat *s);
+/* Takes the seat away from a node that gets another seat at once, or from one of several nodes that
+ * are lost at once. Differs from coordinator_vacate() in two points: no round is formed, because it
+ * would form without the node or with the other lost nodes, and the job is not discarded if no
+ * other seat is taken. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why);
 
@@ -278,6 +303,39 @@ void coordinator_log(struct coordinator *c, enum cr_log_level level, const char 
 void coordinator_set_why(struct coordinator *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void coordinator_send_end(struct coordinator *c, void *peer, int outcome, const char *why);
+
+/* ---- aside.c ---- */
+
+/* Call this when a node is gone that may have been in the last round: it is lost, or leaves.
+ * since_ms is the time of its last sign of life. */
+void aside_node_gone(struct coordinator *c, int64_t now_ms, int64_t since_ms,
+                     const struct coordinator_seat *s);
+/* Call this when a seat has become JOINED. If its host is slowed or set aside, the seat becomes
+ * ASIDE. */
+void aside_place(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s);
+/* Call this when all nodes of a failed round are back or gone. If the failure will be charged,
+ * counts it for the host on which it began. If that host is set aside now, its seats become
+ * ASIDE. */
+void aside_count_failure(struct coordinator *c, int64_t now_ms);
+/* Makes the seats JOINED whose time in the state ASIDE is over. */
+void aside_release(struct coordinator *c, int64_t now_ms);
+/* Call this when the next round could form. If fewer than min_nodes wait, makes the seats of hosts
+ * that are set aside JOINED. */
+void aside_recall(struct coordinator *c, int64_t now_ms);
+/* Returns the time of the next aside_release() that has something to do; CR_FOREVER if none has. */
+int64_t aside_deadline(const struct coordinator *c);
+/* Returns whether the host of this seat is slowed or set aside, so that other nodes that wait come
+ * before this node. */
+bool aside_comes_last(const struct coordinator *c, int64_t now_ms,
+                      const struct coordinator_seat *s);
+/* If nodes of this host are refused, writes the reason to `why` and returns for how many ms they
+ * still are. Otherwise returns 0. */
+int64_t aside_refuses(const struct coordinator *c, int64_t now_ms, const char *host,
+                      char why[RDZV_TEXT_MAX]);
+/* Writes to `out` why the node of this seat, which is ASIDE, waits; the text ends a phrase that
+ * begins with "waiting". */
+void aside_describe(const struct coordinator *c, int64_t now_ms, const struct coordinator_seat *s,
+                    char *out, size_t room);
 
 /* ---- inquiry.c ---- */
 
@@ -460,9 +518,10 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms);
  * decision whether the round costs a restart. */
 void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
                  const struct rdzv_failed *f);
-/* Call this with each FAILED of the round, the first one included. If the worker was killed from
- * outside, notes until when its node excuses the failure by going. */
-void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+/* Call this with each FAILED of the round, the first one included. If the failure is final, the job
+ * will end. If the worker was killed from outside, notes until when its node excuses the failure by
+ * going. */
+void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f);
 /* Call this with each message of a node. Notes whether the message shows that the node knows of the
  * end of a failed round. Returns true if the message was the last one needed: now all nodes of that

@@ -33,7 +33,7 @@ int64_t coordinator_state_limit(const struct coordinator *c, const struct coordi
         return s->since_ms + stop_limit(c, s);
     }
     if (s->state != SEAT_JOINED || c->had_stopping) return CR_FOREVER;
-    return max_ms(s->since_ms, c->forming_ms) + c->join_timeout_ms;
+    return max_ms(max_ms(s->since_ms, c->forming_ms), c->backoff_until_ms) + c->join_timeout_ms;
 }
 
 static void describe_timeout(const struct coordinator *c, const struct coordinator_seat *s,
@@ -102,7 +102,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
-    charge_node_gone(c, s->heard_ms, s);
+    coordinator_count_lost(c, now_ms, s);
     s->is_ended = false; /* the node's process may still run, with another coordinator */
     coordinator_take_seat(c, now_ms, s, "was lost", why);
 }
@@ -137,6 +137,7 @@ static void find_forming_deadline(struct coordinator *c, int64_t now_ms) {
         wake_after(c, now_ms, c->last_call_ms);
     }
     if (c->store_retry.first_ms != COORDINATOR_NEVER) wake_after(c, now_ms, c->store_retry.next_ms);
+    wake_after(c, now_ms, c->backoff_until_ms);
 }
 
 void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
@@ -151,6 +152,7 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
     if (c->charge.open) wake_after(c, now_ms, c->charge.killed_until_ms);
     wake_after(c, now_ms, c->rebuild.until_ms);
+    coordinator_wake_by(c, aside_deadline(c));
     coordinator_wake_by(c, succession_deadline(c));
     if (c->inquiry.is_open) coordinator_wake_by(c, c->inquiry.until_ms);
 }

@@ -188,7 +188,7 @@ static uint32_t count_running(const struct coordinator *c) {
 }
 
 /* Makes the earlier coordinator's round the running round of this coordinator. */
-static void adopt_round(struct coordinator *c, const char *why) {
+static void adopt_round(struct coordinator *c, int64_t now_ms, const char *why) {
     coordinator_enter(c, COORDINATOR_RUNNING, why);
     c->group_size = c->rebuild.group_size;
     c->formed_by = c->rebuild.formed_by;
@@ -196,6 +196,7 @@ static void adopt_round(struct coordinator *c, const char *why) {
     c->world_size = c->rebuild.world_size;
     c->members_changed = false;
     c->gone_after_success = 0;
+    c->round_ms = now_ms;
     c->is_rebuilt = c->has_formed = true;
     c->is_drawn = false;
     /* on failure, nodes that are lost later do not get their ranks back */
@@ -212,7 +213,7 @@ static void end_round(struct coordinator *c, int64_t now_ms) {
 void resuming_reconcile(struct coordinator *c, int64_t now_ms) {
     struct coordinator_rebuild *r = &c->rebuild;
     if (count_running(c) == r->group_size && !r->has_change && !r->is_over) {
-        adopt_round(c, "all nodes of the round have resumed");
+        adopt_round(c, now_ms, "all nodes of the round have resumed");
         coordinator_log(c, CR_LOG_INFO, "round %" PRIu64 " goes on: all %" PRIu32
                         " nodes have resumed", c->round, c->group_size);
         coordinator_find_deadline(c, now_ms);
@@ -255,7 +256,7 @@ void resuming_hear(struct coordinator *c, int64_t now_ms, struct coordinator_sea
                    const struct rdzv_message *m) {
     if (s->state != SEAT_RUNNING) return;
     if (m->type == RDZV_FAILED && m->failed.round == c->round) {
-        adopt_round(c, "a worker has failed in the round");
+        adopt_round(c, now_ms, "a worker has failed in the round");
     } else if (m->type == RDZV_SUCCEEDED && m->succeeded.round == c->round) {
         seat_enter(c, s, SEAT_SUCCEEDED, now_ms);
     }
@@ -269,7 +270,7 @@ static void hear_part(struct coordinator *c, int64_t now_ms, struct coordinator_
     struct cr_error err = {0};
     struct rdzv_message m = {.type = RDZV_FAILED};
     m.failed =
-        (struct rdzv_failed){.round = c->round, .what = r->what, .is_killed = r->is_killed};
+        (struct rdzv_failed){.round = c->round, .what = r->what, .blame = r->blame};
     if (r->part == RDZV_PART_SUCCEEDED) {
         m = (struct rdzv_message){.type = RDZV_SUCCEEDED};
         m.succeeded.round = c->round;
@@ -298,7 +299,9 @@ static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_m
     rdzv_join_of_resume(r, &j);
     take_seat_back(c, now_ms, s, peer, &j);
     /* the node sends JOIN next */
-    if (s->state == SEAT_JOINED) seat_enter(c, s, SEAT_STOPPING, now_ms);
+    if (s->state == SEAT_JOINED || s->state == SEAT_ASIDE) {
+        seat_enter(c, s, SEAT_STOPPING, now_ms);
+    }
     bool was_running = s->state == SEAT_RUNNING || s->state == SEAT_SUCCEEDED;
     hear_part(c, now_ms, s, r);
     if (c->phase == COORDINATOR_ENDED) return s;

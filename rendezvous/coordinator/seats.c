@@ -74,7 +74,8 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
         .store_port = (uint16_t) join->store_port,
         .group_rank = -1, .old_rank = join->last_rank,
         .stop_limit_ms = join->stop_limit_ms,
-        .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = COORDINATOR_NEVER};
+        .joined_ms = now_ms, .since_ms = now_ms, .heard_ms = now_ms,
+        .suspected_ms = COORDINATOR_NEVER};
     s->host = strdup(join->host);
     s->addr = strdup(join->addr);
     s->role = strdup(join->role);

@@ -105,7 +105,10 @@ static void describe(const struct coordinator *c, char *out, size_t room) {
 /* ---- sending WAITING ---- */
 
 int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s) {
-    if (s->state != SEAT_JOINED || c->phase == COORDINATOR_ENDED) return CR_FOREVER;
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE;
+    if (!waits || c->phase == COORDINATOR_ENDED) return CR_FOREVER;
+    if (s->state == SEAT_ASIDE && s->told == 0) return s->since_ms;
+    if (s->state == SEAT_ASIDE) return s->since_ms + cr_waiting_line_ms(s->told);
     if (is_spare(c) && s->told_spare) return CR_FOREVER;
     return s->since_ms + cr_waiting_line_ms(s->told);
 }
@@ -122,8 +125,12 @@ static void tell(struct coordinator *c, struct coordinator_seat *s, int64_t now_
     if (until_ms != CR_FOREVER) m.waiting.left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
     /* Each message has a time, and `told` is the number of the next message. Skip the messages
      * whose time has passed: a node that was a spare until now has got none of them. */
+    if (s->state == SEAT_ASIDE) {
+        if (s->told == 0) s->told = 1;
+        m.waiting.left_ms = s->aside_until_ms > now_ms ? s->aside_until_ms - now_ms : 0;
+    }
     while (s->since_ms + cr_waiting_line_ms(s->told) <= now_ms) s->told++;
-    s->told_spare = is_spare(c);
+    s->told_spare = s->state == SEAT_JOINED && is_spare(c);
     c->actions->send(c->arg, s->peer, &m);
 }
 
@@ -133,6 +140,12 @@ void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (now_ms < coordinator_waiting_due(c, s)) continue;
+        if (s->state == SEAT_ASIDE) {
+            char own[RDZV_TEXT_MAX];
+            aside_describe(c, now_ms, s, own, sizeof(own));
+            tell(c, s, now_ms, own);
+            continue;
+        }
         if (!is_written) describe(c, what, sizeof(what));
         is_written = true;
         tell(c, s, now_ms, what);

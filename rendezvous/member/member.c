@@ -141,9 +141,9 @@ void member_try(struct member *m, int64_t now_ms, int64_t limit_ms) {
     m->actions->connect(m->arg);
 }
 
-/* Returns the coordinator that the node tries if it tries no heir. Before the node may vote, its last
- * coordinator may still count it as one of its nodes, so it tries no other one. After that it tries
- * the old coordinator: its last one may be an heir, which is tried as such. */
+/* Returns the coordinator that the node tries if it tries no heir. Before the node may vote, its
+ * last coordinator may still count it as one of its nodes, so it tries only that one. After that
+ * it tries the old coordinator. */
 static const struct rdzv_heir *last_resort(const struct member *m, int64_t now_ms) {
     return succession_may_vote(&m->succession, now_ms) ? &m->home : &m->at;
 }
@@ -345,7 +345,7 @@ static void join_while_resuming(struct member *m, int64_t now_ms) {
 static void send_failed(struct member *m) {
     struct rdzv_message msg = {.type = RDZV_FAILED};
     msg.failed = (struct rdzv_failed){.round = m->round, .what = m->what,
-                                      .is_killed = m->is_killed};
+                                      .blame = (uint32_t) m->blame};
     m->held_ms = CR_FOREVER;
     if (m->connected) m->actions->send(m->arg, &msg);
 }
@@ -371,10 +371,10 @@ void member_join(struct member *m, int64_t now_ms) {
 }
 
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
-                   bool is_killed) {
+                   enum rendezvous_blame blame) {
     if (m->state != MEMBER_RUNNING || round != m->round) return;
     (void) snprintf(m->what, sizeof(m->what), "%s", what);
-    m->is_killed = is_killed;
+    m->blame = blame;
     m->owes_failure = true;
     enter(m, MEMBER_FAILED, what);
     if (m->awaits_behind && m->connected) m->held_ms = now_ms + HELD_MS;
@@ -526,8 +526,9 @@ static void got_spare(struct member *m, const struct rdzv_spare *spare) {
 static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
     /* STOP may follow from the failure of another node, and this node's FAILED may be lost. Only
-     * the first failure of a round counts, except that of a worker that was killed. */
-    if (!m->is_killed) m->owes_failure = false;
+     * the first failure of a round counts, except that of a worker that was killed, or that ends
+     * the job. */
+    if (m->blame == RENDEZVOUS_OWN) m->owes_failure = false;
     int64_t lease_ms = m->old_lease_ms > now_ms ? m->old_lease_ms - now_ms : 0;
     int64_t limit_ms = s->is_late != 0 ? lease_ms : s->limit_ms > 0 ? s->limit_ms : CR_FOREVER;
     bool is_stopping = m->state == MEMBER_FAILED || m->state == MEMBER_STOPPING ||

@@ -51,7 +51,7 @@ struct member {
     /* true: a worker has failed in the last round, and the coordinator may not know it yet */
     bool owes_failure;
     char what[512]; /* the failure of that worker */
-    bool is_killed; /* true: that worker was ended by a signal from outside */
+    enum rendezvous_blame blame; /* what is reported besides that failure */
     /* true: an inquiry was requested in this round, and its result has not come */
     bool awaits_behind;
     /* time at which FAILED is sent even if the result of the inquiry has not come; CR_FOREVER =

@@ -187,6 +187,21 @@ static void draw_job_with_heirs(struct world *w) {
     w->min_nodes = 1 + (int) rnd(w, w->max_nodes);
 }
 
+/* Draws what failures and losses cost. The first wait of a slowed host is 5 s, so in some schedules
+ * nodes still wait when the faults are over. */
+static void draw_costs(struct world *w) {
+    w->loss_limit = w->flap_limit = w->aside_after = 0;
+    w->restart_backoff_ms = w->flap_window_ms = w->flap_refusal_ms = w->aside_ms = 0;
+    if (w->only_resets || chance(w, 60)) return;
+    w->loss_limit = chance(w, 30) ? 1 + (uint32_t) rnd(w, 5) : 0;
+    w->restart_backoff_ms = chance(w, 40) ? 1 + rnd(w, 800) : 0;
+    w->flap_limit = (uint32_t) rnd(w, 4);
+    w->flap_window_ms = 1 + rnd(w, 4000);
+    w->flap_refusal_ms = 1 + rnd(w, 6000);
+    w->aside_after = (uint32_t) rnd(w, 4);
+    w->aside_ms = 1 + rnd(w, 6000);
+}
+
 static void draw_job(struct world *w) {
     w->skips_last_call = chance(w, 50);
     w->notice_ms = chance(w, 30) ? 0 : 1 + rnd(w, NOTICE_MAX);
@@ -203,6 +218,7 @@ static void draw_job(struct world *w) {
     if (w->heirs) w->wait_ms = -1;
     w->last_reset = -2 * LEASE;
     if (w->only_resets && w->wait_ms == 0) w->wait_ms = -1;
+    draw_costs(w);
     story(w, "---- %d nodes, %d:%d, %d restarts, host %d%s ----", w->node_count, w->min_nodes,
           w->max_nodes, w->max_restarts, w->host_with_node, w->elected ? ", elected" : "");
 }
@@ -303,6 +319,8 @@ static void print_totals(const struct totals *t, int64_t schedules, int failures
                   " refunded, ", t->symptoms, t->charged, t->excused, t->refunded);
     (void) printf("%" PRIu64 " elections, %" PRIu64 " resets, %" PRIu64 " resumed, ",
                   t->takeovers, t->resets, t->resumed);
+    (void) printf("%" PRIu64 " nodes recalled, %" PRIu64 " jobs out of losses, ", t->recalled,
+                  t->out_of_losses);
     (void) printf("%" PRIu64 " restarts of the host, %" PRIu64 " rounds rebuilt; %d failed, ",
                   t->restarts, t->rebuilt, failures);
     (void) printf("%" PRId64 " ms\n", ms);

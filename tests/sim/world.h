@@ -285,6 +285,8 @@ struct candidate {
     int node, inc;
     int64_t kept_rank; /* the node's group rank in the round before; -1: it was not in that round */
     int64_t rank;      /* the node's group rank in the new round; -1: it is not in that round */
+    bool is_slowed;    /* true: its host is slowed or refused, so it must not be in the new round */
+    bool is_aside;     /* true: its host is set aside */
 };
 
 /* What the checks have recorded about one change. */
@@ -308,7 +310,7 @@ struct history {
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
     uint64_t resumed, rebuilt, restarts; /* RESUMEs received; rounds rebuilt; restarts of a host */
-    uint64_t symptoms, charged, excused, refunded, killed;
+    uint64_t symptoms, charged, excused, refunded, killed, recalled, out_of_losses;
 };
 
 struct world {
@@ -347,6 +349,9 @@ struct world {
                          * default of member.h */
     bool skips_last_call; /* true if only the first round of a run has a last call */
     int64_t notice_ms;  /* milliseconds of notice before a change that lets a node join */
+    /* what failures and losses cost: fields of JOIN with these names; all 0 in most schedules */
+    uint32_t loss_limit, flap_limit, aside_after;
+    int64_t restart_backoff_ms, flap_window_ms, flap_refusal_ms, aside_ms;
 };
 
 /* ---- world.c ---- */

@@ -276,6 +276,39 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
 }
 END_TEST
 
+/* A failure with --on-failure=end ends the job although a restart is left; also if it comes second,
+ * after a failure that would only have cost a restart. */
+static void say_final(struct peer *p, uint64_t round) {
+    struct rdzv_message m = {.type = RDZV_FAILED};
+    m.failed = (struct rdzv_failed){
+        .round = round, .what = "rank 0: exit code 1", .blame = RENDEZVOUS_FINAL};
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+START_TEST(test_a_final_failure_ends_the_job) {
+    struct peer a = {0};
+    setup(1, 1, 3);
+    join(&a, "a");
+    say_final(&a, 0);
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+}
+END_TEST
+
+START_TEST(test_a_final_failure_counts_after_another_failure) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 3);
+    join(&a, "a");
+    join(&b, "b");
+    say(&a, RDZV_FAILED, 0);
+    say_final(&b, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(phase(), COORDINATOR_ENDED);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+}
+END_TEST
+
 /* Two nodes send FAILED for the same round. The first FAILED ends the round, so the second one must
  * not be charged, although the budget would allow it. */
 START_TEST(two_failures_in_one_round_cost_one_restart) {
@@ -490,7 +523,8 @@ END_TEST
 
 static void say_killed(struct peer *p, uint64_t round) {
     struct rdzv_message m = {.type = RDZV_FAILED};
-    m.failed = (struct rdzv_failed){.round = round, .what = "rank 5: signal 15", .is_killed = 1};
+    m.failed = (struct rdzv_failed){
+        .round = round, .what = "rank 5: signal 15", .blame = RENDEZVOUS_KILLED};
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
 }
 
@@ -2122,6 +2156,8 @@ int main(void) {
     tcase_set_timeout(t, 30);
     tcase_add_checked_fixture(t, NULL, teardown);
     tcase_add_test(t, min_equal_max_starts_at_the_last_join);
+    tcase_add_test(t, test_a_final_failure_ends_the_job);
+    tcase_add_test(t, test_a_final_failure_counts_after_another_failure);
     tcase_add_test(t, last_call_runs_from_the_minimum);
     tcase_add_test(t, roles_and_sizes_may_differ);
     tcase_add_test(t, a_failure_stops_the_others_and_costs_one_restart);

@@ -402,7 +402,7 @@ START_TEST(the_death_of_a_killed_worker_is_reported_although_the_round_is_over) 
         if (is_killed == 0) member_free(m);
     }
     ck_assert_uint_eq(last_resume.part, RDZV_PART_FAILED);
-    ck_assert_uint_eq(last_resume.is_killed, 1);
+    ck_assert_uint_eq(last_resume.blame, 1);
 }
 END_TEST
 
