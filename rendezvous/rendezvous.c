@@ -575,10 +575,8 @@ static struct rdzv_join describe_node(const struct rendezvous_options *o,
         .digest = o->digest,
         .loss_limit = o->loss_limit, .restart_backoff_ms = o->restart_backoff_ms,
         .restart_refill_ms = o->restart_refill_ms, .flap_limit = o->flap_limit,
-       
         .flap_window_ms = o->flap_window_ms, .flap_refusal_ms = o->flap_refusal_ms,
-        .aside_after = o->aside_after,
-        .aside_ms = o->aside_ms};
+        .aside_after = o->aside_after, .aside_ms = o->aside_ms};
 }
 
 static int make_member(struct rendezvous *r, const struct rendezvous_options *o,

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/files/private_file.h"
+#include "base/files/write_all.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -24,22 +25,11 @@ int cr_error_json_append(struct cr_buffer *out, const char *message, const char 
     return rc;
 }
 
-static int write_all(int fd, const char *data, size_t len) {
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return -errno;
-        data += n;
-        len -= (size_t) n;
-    }
-    return 0;
-}
-
 /* Writes all bytes to the descriptor and closes it. `opened` is a descriptor, or the negative errno
  * of the function that should have opened it. Returns 0 or a negative errno. */
 static int write_and_close(int opened, const char *data, size_t len) {
     CR_AUTO_FD int fd = opened;
-    return opened < 0 ? opened : write_all(fd, data, len);
+    return opened < 0 ? opened : cr_write_all(fd, data, len);
 }
 
 int cr_error_json_write_file(const char *path, const char *data, size_t len) {

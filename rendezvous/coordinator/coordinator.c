@@ -188,14 +188,16 @@ static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordina
 }
 
 /* Handles LEAVE. The node's workers may still run, so the next round waits until the node has
- * closed its connection. A second LEAVE is ignored, because it would begin the time limit for
- * stopping the workers again. */
+ * closed its connection, unless the node waited for a round and so has no workers. A second LEAVE
+ * is ignored, because it would begin the time limit for stopping the workers again. */
 static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       const char *why) {
     bool was_running = s->state == SEAT_RUNNING;
     char name[SEAT_NAME_MAX];
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
     if (s->state == SEAT_LEAVING) return;
+    s->left_idle = s->state == SEAT_JOINED || s->state == SEAT_QUEUED || s->state == SEAT_ASIDE;
+    if (s->left_idle) c->left_idle++;
     seat_enter(c, s, SEAT_LEAVING, now_ms);
     s->is_ended = true;
     aside_node_gone(c, now_ms, now_ms, s);
@@ -226,6 +228,7 @@ static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordina
     s->store_port = join->store_port <= UINT16_MAX ? (uint16_t) join->store_port : 0;
     seat_join(c, s, join, now_ms);
     aside_place(c, now_ms, s);
+    succession_tell_spare(c, s);
     succession_heard(c, now_ms, s, join->heard_at_ms, join->rounds_seen);
     return 0;
 }
@@ -291,8 +294,9 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
  * counted as succeeded. If its workers were running, the round is stopped. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why) {
-    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT;
-    bool had_round = !waits || s->group_rank >= 0;
+    bool has_waited = s->state == SEAT_JOINED || s->state == SEAT_ASIDE ||
+                      s->state == SEAT_UNFIT || s->left_idle;
+    bool had_round = !has_waited || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];
     seat_name(s, name);
@@ -318,11 +322,16 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     coordinator_reconcile(c, now_ms);
 }
 
+void coordinator_count_lost(struct coordinator *c, int64_t now_ms,
+                            const struct coordinator_seat *s) {
+    /* the last message is the last sign of the node: it may have been gone since then */
+    aside_node_gone(c, now_ms, s->heard_ms, s);
+    charge_node_gone(c, s->heard_ms, s);
+}
+
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why) {
-    /* the last message is the last sign of the node: it may have been gone since then */
-    aside_node_gone(c, now_ms, seat->heard_ms, seat);
-    charge_node_gone(c, seat->heard_ms, seat);
+    coordinator_count_lost(c, now_ms, seat);
     seat->is_ended = !seat->abandons;
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }
