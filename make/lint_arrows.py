@@ -151,6 +151,7 @@ PURE = [
     "rendezvous/secure/primitives.c",
     "rendezvous/etcd/answer.c", "rendezvous/etcd/election.c",
     "rendezvous/etcd/fields.c", "rendezvous/dial/race.c", "rendezvous/dial/stranger.c",
+    "rendezvous/way/signpost_value.c",
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
     "agent/environment.c", "agent/role.c",
