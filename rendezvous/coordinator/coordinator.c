@@ -188,14 +188,17 @@ static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordina
 }
 
 /* Handles LEAVE. The node's workers may still run, so the next round waits until the node has
- * closed its connection. A second LEAVE is ignored, because it would begin the time limit for
- * stopping the workers again. */
+ * closed its connection, unless the node waited for a round and so has no workers. A second LEAVE
+ * is ignored, because it would begin the time limit for stopping the workers again. */
 static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       const char *why) {
     bool was_running = s->state == SEAT_RUNNING;
     char name[SEAT_NAME_MAX];
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
     if (s->state == SEAT_LEAVING) return;
+    s->left_idle =
+        s->state == SEAT_JOINED || s->state == SEAT_QUEUED || s->state == SEAT_ASIDE;
+    if (s->left_idle) c->left_idle++;
     seat_enter(c, s, SEAT_LEAVING, now_ms);
     s->is_ended = true;
     aside_node_gone(c, now_ms, now_ms, s);
@@ -225,6 +228,7 @@ static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordina
     s->store_port = join->store_port <= UINT16_MAX ? (uint16_t) join->store_port : 0;
     seat_enter(c, s, SEAT_JOINED, now_ms);
     aside_place(c, now_ms, s);
+    succession_tell_spare(c, s);
     succession_heard(c, now_ms, s, join->heard_at_ms, join->rounds_seen);
     return 0;
 }
@@ -290,7 +294,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
  * counted as succeeded. If its workers were running, the round is stopped. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why) {
-    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE;
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->left_idle;
     bool had_round = !waits || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];

@@ -176,6 +176,7 @@ struct coordinator_seat {
     /* rank of the node's ballot in succession.now and succession.before; -1 = it has none */
     int64_t ballot, ballot_before;
     bool was_in;          /* true: the node was in the last round; set by choose_seats() */
+    bool left_idle;       /* true: the node waited for a round when it left, so no worker runs */
     uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
     /* true: the node's process has ended, or takes no further part in the job */
     bool is_ended;
@@ -256,6 +257,7 @@ struct coordinator {
     struct seat_table by_instance;  /* the seats of remote nodes */
     struct seat_table by_node_rank; /* with fixed ranks: all seats; else empty */
     uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
+    uint32_t left_idle; /* number of seats whose left_idle is true */
     /* by group rank: the host whose node had this rank last, if no node has it now; else NULL */
     char **departed;
     uint32_t departed_count;
@@ -363,6 +365,8 @@ void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat
  * identify a node, because several nodes may share a host. */
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 
+/* Returns how many nodes may still have workers that they stop. */
+uint32_t seats_stopping(const struct coordinator *c);
 /* Sends a message to the node of the seat, unless the seat is suspended. */
 void seat_send(struct coordinator *c, const struct coordinator_seat *s,
                const struct rdzv_message *m);
@@ -445,6 +449,9 @@ void succession_round_formed(struct coordinator *c);
 /* Call this with each event before it is handled. If a ballot was held until a time that has
  * passed, does what succession_check() does, because the event may show that it is held again. */
 void succession_expire(struct coordinator *c, int64_t now_ms);
+/* Call this when the node of the seat begins to wait, or goes on to wait when a round has formed.
+ * If a round runs beside it, sends SPARE. */
+void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s);
 /* Sets lacks_majority. If it becomes true, and this coordinator has formed a round, stops the
  * round. */
 void succession_check(struct coordinator *c, int64_t now_ms);

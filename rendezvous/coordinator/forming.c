@@ -183,6 +183,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     succession_round_formed(c);
     admit_nodes(c, f);
     for (uint32_t i = 0; i < f->count; i++) coordinator_send_round(c, f->nodes[i].owner);
+    for (uint32_t i = 0; i < c->seat_count; i++) succession_tell_spare(c, c->seats[i]);
     log_assignment(c, f);
     coordinator_find_deadline(c, now_ms);
 }
@@ -288,7 +289,7 @@ static bool backs_off(struct coordinator *c, int64_t now_ms) {
 }
 
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
-    bool has_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
+    bool has_stopping = seats_stopping(c) > 0;
     /* join_timeout counts from the time at which the last node has stopped its workers. So it
      * limits only how long nodes wait for each other. */
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;

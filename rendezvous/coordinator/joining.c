@@ -193,10 +193,17 @@ void joining_accept(struct coordinator *c, void *peer, const char *differs) {
     c->actions->send(c->arg, peer, &m);
 }
 
-static int refuse_after_the_end(struct coordinator *c, void *peer) {
+/* A late node of this job cannot be told from a node of the next job of the same id: neither was in
+ * a round of this job. */
+static int refuse_after_the_end(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     char why[RDZV_TEXT_MAX];
-    (void) snprintf(why, sizeof(why), "job '%.64s' has ended and takes no more nodes: %.800s",
-                    c->run_id, c->why);
+    (void) snprintf(why, sizeof(why),
+                    "job '%.64s' has ended and takes no more nodes: %.600s; to run it again, start "
+                    "it %g s (close_timeout) after that end, or with another --rdzv-id",
+                    c->run_id, c->why, (double) j->close_timeout_ms / 1000);
+    coordinator_log(c, CR_LOG_WARN,
+                    "node '%.200s' (process %" PRIu64 ") is refused, because the job has ended: it "
+                    "came late, or is of another job of the same --rdzv-id", j->host, j->pid);
     coordinator_send_end(c, peer, RENDEZVOUS_LOST, why);
     return -EPERM;
 }
@@ -205,7 +212,7 @@ int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struc
                   struct coordinator_seat **first) {
     if (check_join(c, peer, j) < 0) return -EINVAL;
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
-    if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer);
+    if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer, j);
     if (incarnation_check(c, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_EMPTY) take_settings(c, now_ms, j);
     if (check_node_rank(c, peer, j, first) < 0) return -EEXIST;
@@ -259,6 +266,7 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
                     "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32
                     " waiting, %" PRIu32 ":%" PRIu32 " wanted",
                     s->host, s->addr, s->pid, c->in_state[SEAT_JOINED], c->min_nodes, c->max_nodes);
+    succession_tell_spare(c, s);
     coordinator_reconcile(c, now_ms);
     return s;
 }

@@ -220,7 +220,7 @@ void resuming_reconcile(struct coordinator *c, int64_t now_ms) {
         return;
     }
     bool is_over = r->has_change || r->is_over || all_counted(r) ||
-                   c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
+                   seats_stopping(c) > 0;
     if (!is_over && now_ms < r->until_ms) {
         coordinator_wake_by(c, r->until_ms);
         return;
@@ -352,6 +352,14 @@ static struct coordinator_seat *rebuild(struct coordinator *c, int64_t now_ms, v
     return s;
 }
 
+/* Returns whether the failure that the node reports was in an earlier round than the last one,
+ * which it has missed. That earlier round is over, so the failure counts for nothing. */
+static bool failed_earlier(const struct coordinator *c, const struct coordinator_seat *s,
+                           const struct rdzv_resume *r, const struct rdzv_join *j) {
+    if (r->part != RDZV_PART_FAILED || was_elsewhere(c, j)) return false;
+    return s->state == SEAT_STOPPING || has_missed_round(c, s, j->rounds_seen);
+}
+
 struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_ms, void *peer,
                                             const struct rdzv_resume *r) {
     struct rdzv_join j;
@@ -376,10 +384,10 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
                    j.rounds_seen == c->round + 1 && s->group_rank >= 0 && !was_elsewhere(c, &j);
     if (is_same && s->state != SEAT_LEAVING)
         return resume_seat(c, now_ms, peer, s, r);
-    if (s != NULL && r->part == RDZV_PART_FAILED && has_missed_round(c, s, j.rounds_seen)) {
-        /* The failure was in an earlier round, which is over. The node's JOIN follows RESUME. */
+    if (s != NULL && failed_earlier(c, s, r, &j)) {
+        /* The node's JOIN follows RESUME. */
         take_seat_back(c, now_ms, s, peer, &j);
-        s->missed_round = true;
+        s->missed_round = s->state == SEAT_RUNNING;
         return s;
     }
     struct coordinator_seat *first = NULL;

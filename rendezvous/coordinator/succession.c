@@ -223,6 +223,14 @@ void succession_round_formed(struct coordinator *c) {
     u->check_ms = 0;
 }
 
+void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s) {
+    struct rdzv_message m = {.type = RDZV_SPARE};
+    bool is_spare = c->phase == COORDINATOR_RUNNING && s->state == SEAT_JOINED;
+    if (!is_spare || !c->succession.allows_heirs || c->is_rebuilt) return;
+    m.spare.heirs = c->succession.heirs_text;
+    seat_send(c, s, &m);
+}
+
 /* ---- what follows from the majority ---- */
 
 /* Stops the round. The nodes that this coordinator still reaches get a short time to stop their

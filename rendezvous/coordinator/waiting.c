@@ -63,7 +63,7 @@ void coordinator_list_missing(const struct coordinator *c, char *out, size_t roo
 static void describe_forming(const struct coordinator *c, char *out, size_t room) {
     char here[400], missing[120];
     const char *other = NULL;
-    uint32_t stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING];
+    uint32_t stopping = seats_stopping(c);
     if (c->actions->other_waiting != NULL) other = c->actions->other_waiting(c->arg);
     coordinator_list_hosts(c, here, sizeof(here));
     coordinator_list_missing(c, missing, sizeof(missing));

@@ -242,6 +242,10 @@
     F(u64, round) \
     F(u32, part)                /* counts the messages of the round from 0 */ \
     F(text, addresses)          /* numeric addresses, separated by blanks */
+/* Names the heirs of the running round to a node that waits beside it as a spare. If the
+ * coordinator is lost, the spare joins the heir that has taken over. Since version 4. */
+#define RDZV_SPARE_FIELDS(F, V) \
+    F(text, heirs)              /* as in ROUND */
 /* Says why the node waits for a round; `what` ends a phrase that begins with "waiting". Since
  * version 3. */
 #define RDZV_WAITING_FIELDS(F, V) \
@@ -361,7 +365,8 @@
     M(ASK_PROGRESS,  ask_progress,  84, 4) \
     M(BEHIND,        behind,        85, 4) \
     M(NODES,         nodes,         90, 4) \
-    M(STATUS_HOST,   status_host,   91, 5)
+    M(STATUS_HOST,   status_host,   91, 5) \
+    M(SPARE,         spare,         92, 4)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */

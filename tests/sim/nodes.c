@@ -107,7 +107,9 @@ static void flush(struct sim_node *n) {
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct sim_node *n = arg;
     struct rdzv_message out = *m;
-    if (m->type == RDZV_JOIN && n->w->heirs) out.join.heir_port = (uint32_t) (HEIR_PORT + n->index);
+    uint32_t port = n->w->heirs ? (uint32_t) (HEIR_PORT + n->index) : 0;
+    if (m->type == RDZV_JOIN) out.join.heir_port = port;
+    if (m->type == RDZV_RESUME) out.resume.heir_port = port;
     CR_ASSERT(member_session_send(&n->session, &out) == 0);
 }
 

@@ -196,6 +196,26 @@ START_TEST(the_search_ends_four_leases_after_it_began) {
 }
 END_TEST
 
+/* This node was the first heir of round 4. It is not in round 5, beside which it waits. */
+START_TEST(a_spare_searches_among_the_heirs_of_the_running_round) {
+    struct succession s;
+    struct rdzv_round r = {.round = 4, .group_rank = 1, .heirs = "1 b 11;2 c 12"};
+    succession_begin_round(&s, &r, 7);
+    succession_begin_beside(&s, "0 x 21;3 y 22");
+    ck_assert(succession_lost(&s, 100000, RENDEZVOUS_CLOSED, 90000, LEASE, 0));
+    ck_assert(!succession_takes_over(&s, CR_FOREVER - 1));
+    ck_assert_str_eq(succession_next(&s, 100000)->addr, "x");
+    ck_assert_str_eq(succession_next(&s, 100000)->addr, "y");
+    ck_assert_str_eq(succession_next(&s, 100000)->addr, "x");
+    succession_begin_beside(&s, ""); /* a round without heirs */
+    ck_assert(!succession_is_on(&s));
+    r.round = 6;
+    succession_begin_round(&s, &r, 7); /* it has stepped in */
+    ck_assert(succession_lost(&s, 200000, RENDEZVOUS_CLOSED, 190000, LEASE, 0));
+    ck_assert_str_eq(succession_next(&s, 200000)->addr, "b");
+}
+END_TEST
+
 START_TEST(after_an_heir_without_a_majority_the_next_candidate_is_tried) {
     struct succession c = lost(RENDEZVOUS_CLOSED, 2); /* the last heir */
     int64_t now_ms = 100000 + LEASE / 2;
@@ -268,6 +288,9 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT_ACK) p->settled = m->beat_ack.settled;
     if (m->type == RDZV_STOP) p->stops++, p->stop_limit_ms = m->stop.limit_ms;
     if (m->type == RDZV_END) p->ends++, (void) snprintf(p->why, sizeof(p->why), "%s", m->end.why);
+    if (m->type == RDZV_SPARE) {
+        (void) snprintf(p->heirs, sizeof(p->heirs), "%s", m->spare.heirs);
+    }
     if (m->type != RDZV_ROUND) return;
     p->rounds++;
     p->round = m->round;
@@ -323,8 +346,8 @@ static void new_coordinator(bool is_heir) {
 
 static void join(struct peer *p, uint64_t instance) {
     static uint64_t connections;
-    const char *hosts[] = {"", "a", "b", "d"};
-    uint32_t ports[] = {0, 0, 11, 12};
+    const char *hosts[] = {"", "a", "b", "d", "spare"};
+    uint32_t ports[] = {0, 0, 11, 12, 13};
     struct rdzv_join j = p->join;
     j.host = j.addr = hosts[instance];
     j.role = "default";
@@ -394,6 +417,20 @@ START_TEST(round_names_the_heirs) {
     ck_assert_str_eq(b.heirs, "1 b 11;2 d 12");
     ck_assert_uint_eq(b.round.leader, 1);
     ck_assert(look().has_heirs);
+}
+END_TEST
+
+START_TEST(a_spare_is_told_the_heirs) {
+    struct peer spare = {.rounds = 0};
+    join(&spare, 4);
+    ck_assert_str_eq(spare.heirs, "1 b 11;2 d 12");
+    coordinator_lost(c, now, b.seat, "its connection was closed");
+    b.seat = NULL;
+    join_again(&a);
+    join_again(&d);
+    ck_assert_int_eq(spare.rounds, 1);
+    join(&b, 2); /* has become a spare */
+    ck_assert_str_eq(b.heirs, "1 spare 13;2 d 12");
 }
 END_TEST
 
@@ -671,6 +708,7 @@ int main(void) {
     tcase_add_test(t, after_the_end_of_the_process_an_heir_serves_at_once);
     tcase_add_test(t, a_silent_coordinator_is_given_five_quarters_of_a_lease);
     tcase_add_test(t, the_search_ends_four_leases_after_it_began);
+    tcase_add_test(t, a_spare_searches_among_the_heirs_of_the_running_round);
     tcase_add_test(t, after_an_heir_without_a_majority_the_next_candidate_is_tried);
     tcase_add_test(t, a_node_that_may_wait_longer_searches_longer);
     tcase_add_test(t, without_heirs_nothing_is_searched);
@@ -679,6 +717,7 @@ int main(void) {
     t = tcase_create("coordinator");
     tcase_add_checked_fixture(t, setup, finish);
     tcase_add_test(t, round_names_the_heirs);
+    tcase_add_test(t, a_spare_is_told_the_heirs);
     tcase_add_test(t, who_hears_too_few_stops_its_round_before_an_heir_begins_one);
     tcase_add_test(t, who_hears_only_itself_stops_and_sends_its_nodes_away);
     tcase_add_test(t, without_the_majority_a_leaving_node_has_to_end_its_workers_soon);

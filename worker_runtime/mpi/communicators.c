@@ -1,29 +1,21 @@
-/* Implements the calls of mpi.h with libcrunrt's groups. It uses only what crunrt.h declares, as a
- * program would. */
-#pragma GCC visibility push(default)
-#include "worker_runtime/mpi/mpi.h"
-#pragma GCC visibility pop
-
-#include <crunrt.h>
+/* Implements the calls of mpi.h with libcrunrt's groups: start and end, communicators, and the
+ * collectives that nccl-tests and llm.c use. It uses only what crunrt.h declares, as a program
+ * would. */
+#include "worker_runtime/mpi/crunmpi_internal.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct crunmpi_comm {
-    crunrt_group *group; /* the group of this communicator; NULL if this process is its only rank */
-    int rank, size;
-};
+#include <time.h>
+#include <unistd.h>
 
 __attribute__((visibility("default"))) struct crunmpi_comm crunmpi_world = {NULL, 0, 1};
 static crunrt *runtime;
 static enum { BEFORE_INIT, RUNNING, FINALIZED } state;
 
-/* Writes one line to stderr and an error file, and ends the process, as MPI's default error handler
- * does. The launcher then ends the other processes of the job. */
-static _Noreturn void fail(const char *call, const char *why) {
+_Noreturn void fail(const char *call, const char *why) {
     (void) fprintf(stderr, "crunmpi: %s: %s\n", call, why);
     char message[1200];
     (void) snprintf(message, sizeof(message), "%s: %s", call, why);
@@ -31,46 +23,66 @@ static _Noreturn void fail(const char *call, const char *why) {
     exit(EXIT_FAILURE);
 }
 
-static void must(int rc, const char *call) {
+void must(int rc, const char *call) {
     if (rc < 0) fail(call, crunrt_last_error());
 }
 
-static crunrt_dtype dtype_of(MPI_Datatype type, const char *call) {
+crunrt_dtype dtype_of(MPI_Datatype type, const char *call) {
     switch (type) {
-    case MPI_BYTE: return CRUNRT_UINT8;
-    case MPI_CHAR: return CRUNRT_INT8;
-    case MPI_INT: return CRUNRT_INT32;
+    case MPI_BYTE:
+    case MPI_UNSIGNED_CHAR:
+    case MPI_UINT8_T: return CRUNRT_UINT8;
+    case MPI_CHAR:
+    case MPI_INT8_T: return CRUNRT_INT8;
+    case MPI_INT:
+    case MPI_INT32_T: return CRUNRT_INT32;
+    case MPI_UNSIGNED:
+    case MPI_UINT32_T: return CRUNRT_UINT32;
     case MPI_LONG: return sizeof(long) == 8 ? CRUNRT_INT64 : CRUNRT_INT32;
+    case MPI_UNSIGNED_LONG: return sizeof(long) == 8 ? CRUNRT_UINT64 : CRUNRT_UINT32;
     case MPI_LONG_LONG:
     case MPI_INT64_T: return CRUNRT_INT64;
     case MPI_UINT64_T: return CRUNRT_UINT64;
     case MPI_FLOAT: return CRUNRT_FLOAT32;
     case MPI_DOUBLE: return CRUNRT_FLOAT64;
+    case MPI_DOUBLE_INT:
     case MPI_DATATYPE_NULL: break;
     }
-    fail(call, "this data type is not known; see mpi.h for those that are");
+    fail(call, "this data type is not known here; see mpi.h for those that are");
 }
 
-static crunrt_reduce_op reduce_of(MPI_Op op, const char *call) {
+crunrt_reduce_op reduce_of(MPI_Op op, const char *call) {
     switch (op) {
     case MPI_SUM: return CRUNRT_SUM;
     case MPI_MIN: return CRUNRT_MIN;
     case MPI_MAX: return CRUNRT_MAX;
+    case MPI_PROD: return CRUNRT_PRODUCT;
+    case MPI_BAND: return CRUNRT_BAND;
+    case MPI_BOR: return CRUNRT_BOR;
+    case MPI_BXOR: return CRUNRT_BXOR;
+    case MPI_MINLOC:
+    case MPI_MAXLOC:
     case MPI_OP_NULL: break;
     }
-    fail(call, "this operation is not known; see mpi.h for those that are");
+    fail(call, "this operation is not known here; see mpi.h for those that are");
 }
 
-static size_t elements(int count, const char *call) {
+size_t elements(int count, const char *call) {
     if (count < 0) fail(call, "a negative count");
     return (size_t) count;
 }
 
-static void check_root(MPI_Comm comm, int root, const char *call) {
+struct block block_of(int count, MPI_Datatype type, const char *call) {
+    struct block b = {.dtype = dtype_of(type, call), .count = elements(count, call)};
+    b.bytes = b.count * crunrt_dtype_size(b.dtype);
+    return b;
+}
+
+void check_root(MPI_Comm comm, int root, const char *call) {
     if (root < 0 || root >= comm->size) fail(call, "the root is not a rank of the communicator");
 }
 
-static MPI_Comm checked(MPI_Comm comm, const char *call) {
+MPI_Comm checked(MPI_Comm comm, const char *call) {
     if (state == BEFORE_INIT) fail(call, "MPI_Init has not been called");
     if (state == FINALIZED) fail(call, "MPI_Finalize has been called");
     if (comm == MPI_COMM_NULL) fail(call, "MPI_COMM_NULL is not a communicator");
@@ -107,6 +119,38 @@ int MPI_Init(int *argc, char ***argv) {
     options.backend = "gloo";
     options.name = "MPI_COMM_WORLD";
     must(crunrt_group_new(runtime, &options, &crunmpi_world.group), "MPI_Init");
+    return MPI_SUCCESS;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    *provided = required < MPI_THREAD_FUNNELED ? required : MPI_THREAD_FUNNELED;
+    return MPI_Init(argc, argv);
+}
+
+int MPI_Initialized(int *flag) {
+    *flag = state != BEFORE_INIT;
+    return MPI_SUCCESS;
+}
+
+int MPI_Abort(MPI_Comm comm, int errorcode) {
+    char text[64];
+    (void) comm;
+    (void) snprintf(text, sizeof(text), "MPI_Abort: the program ends with status %d", errorcode);
+    (void) fprintf(stderr, "crunmpi: %s\n", text);
+    (void) crunrt_report_error(text, NULL);
+    exit(errorcode != 0 ? errorcode : EXIT_FAILURE);
+}
+
+double MPI_Wtime(void) {
+    struct timespec now;
+    (void) clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double) now.tv_sec + (double) now.tv_nsec * 1e-9;
+}
+
+int MPI_Get_processor_name(char *name, int *length) {
+    if (gethostname(name, MPI_MAX_PROCESSOR_NAME) != 0) name[0] = '\0';
+    name[MPI_MAX_PROCESSOR_NAME - 1] = '\0';
+    *length = (int) strlen(name);
     return MPI_SUCCESS;
 }
 
@@ -199,6 +243,21 @@ int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm) {
     return MPI_SUCCESS;
 }
 
+int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm) {
+    static const char call[] = "MPI_Comm_split_type";
+    char own[MPI_MAX_PROCESSOR_NAME] = "";
+    int length = 0, color = 0;
+    (void) info;
+    if (split_type != MPI_COMM_TYPE_SHARED) fail(call, "only MPI_COMM_TYPE_SHARED is known");
+    (void) MPI_Get_processor_name(own, &length);
+    char(*names)[sizeof(own)] = calloc((size_t) checked(comm, call)->size, sizeof(*names));
+    if (names == NULL) fail(call, "out of memory");
+    (void) MPI_Allgather(own, sizeof(own), MPI_BYTE, names, sizeof(own), MPI_BYTE, comm);
+    while (strcmp(names[color], own) != 0) color++; /* the first rank on this host */
+    free(names);
+    return MPI_Comm_split(comm, color, key, newcomm);
+}
+
 int MPI_Comm_free(MPI_Comm *comm) {
     if (checked(*comm, "MPI_Comm_free") == MPI_COMM_WORLD) {
         fail("MPI_Comm_free", "MPI_COMM_WORLD cannot be freed");
@@ -225,20 +284,6 @@ int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm
     if (comm->group == NULL) return MPI_SUCCESS;
     must(crunrt_group_broadcast(comm->group, buffer, elements(count, call), dtype, root), call);
     return MPI_SUCCESS;
-}
-
-/* Type, number of elements and length in bytes of one rank's part of a collective. With
- * MPI_IN_PLACE the arguments for the send buffer are not valid, so the three values come from the
- * arguments for the receive buffer. */
-struct block {
-    crunrt_dtype dtype;
-    size_t count, bytes;
-};
-
-static struct block block_of(int count, MPI_Datatype type, const char *call) {
-    struct block b = {.dtype = dtype_of(type, call), .count = elements(count, call)};
-    b.bytes = b.count * crunrt_dtype_size(b.dtype);
-    return b;
 }
 
 int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
@@ -282,6 +327,7 @@ int MPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *
 int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm) {
     static const char call[] = "MPI_Allreduce";
+    if (datatype == MPI_DOUBLE_INT) return reduce_located(sendbuf, recvbuf, count, op, -1, comm);
     struct block all = block_of(count, datatype, call);
     crunrt_reduce_op reduce = reduce_of(op, call);
     const void *send = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
