@@ -14,8 +14,8 @@ interop-modern: all $(test_workers) $(store_driver) ## with a current torch; TOR
 # and transformers, so they come without their dependencies, but for what their launchers import.
 frameworks := accelerate transformers lightning cloudpickle torchx nemo-run leptonai==0.26.6
 launchers  := ms-swift axolotl modelscope modelscope-hub colorama datasets dill xxhash \
-              multiprocess pyarrow pandas python-dateutil pytz attrdict json-repair addict peft python-dotenv \
-              posthog backoff distro immutabledict art
+              multiprocess pyarrow pandas python-dateutil pytz attrdict json-repair addict peft \
+              python-dotenv posthog backoff distro immutabledict art
 interop-frameworks: wheel ## every way into torchelastic, with the packages of PyPI
 	$(Q)python=$$(TORCH=$(TORCH) tests/interop/modern_venv.sh) && \
 	    $$python -m pip install --quiet --disable-pip-version-check $(frameworks) && \
