@@ -16,24 +16,22 @@
  * reports 143, not 1. */
 #include "agent/agent.h"
 #include "base/clock.h"
-#include "base/daemon.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process/daemon.h"
 #include "base/text.h"
 #include "inspect/inspector.h"
-#include "launcher/devices.h"
+#include "launcher/devices/devices.h"
 #include "launcher/exit_status.h"
-#include "launcher/hosts_options.h"
 #include "launcher/hosts_start.h"
 #include "launcher/job.h"
 #include "launcher/nesting.h"
-#include "launcher/numa.h"
-#include "launcher/options.h"
+#include "launcher/options/options.h"
 #include "launcher/pmi/pmi.h"
 #include "launcher/program.h"
 #include "launcher/report.h"
-#include "launcher/signals.h"
 #include "launcher/scheduler_start.h"
+#include "launcher/signals.h"
 #include "launcher/task_leader.h"
 #include "launcher/top.h"
 
@@ -312,13 +310,22 @@ static int run_job(struct job *job, const struct options *options,
 
 /* ---- from the command line to a job ---- */
 
-static int find_program(const struct options *o, struct program *out, struct cr_error *err) {
+static struct program_line first_line(const struct options *o) {
+    return (struct program_line){.program = o->program,
+                                 .args = o->args,
+                                 .module = o->value[OPTION_MODULE] != NULL,
+                                 .no_python = o->value[OPTION_NO_PYTHON] != NULL,
+                                 .run_path = o->value[OPTION_RUN_PATH] != NULL};
+}
+
+static int find_program(const struct program_line *line, struct program *out,
+                        struct cr_error *err) {
     struct program_request request = {
-        .program = o->program,
-        .args = o->args,
-        .module = o->value[OPTION_MODULE] != NULL,
-        .no_python = o->value[OPTION_NO_PYTHON] != NULL,
-        .run_path = o->value[OPTION_RUN_PATH] != NULL,
+        .program = line->program,
+        .args = line->args,
+        .module = line->module,
+        .no_python = line->no_python,
+        .run_path = line->run_path,
         .python_exec = getenv("PYTHON_EXEC"),
         .path = getenv("PATH"),
         .self = "/proc/self/exe",
@@ -372,21 +379,51 @@ static int prepare_mpi(const struct options *options, const struct job *job,
     return add_pmi(program, self, err);
 }
 
+/* Finds the programs of the job and prepares each for MPI. */
+static int find_programs(const struct options *options, struct job *job, struct program *found,
+                         struct cr_error *err) {
+    struct program_line first = first_line(options);
+    int rc = find_program(&first, &found[0], err);
+    for (uint32_t i = 1; rc == 0 && i < job->agent.program_count; i++) {
+        rc = find_program(&job->lines[i], &found[i], err);
+    }
+    if (rc == 0) rc = nesting_check("/proc", options->program, err);
+    if (job->agent.is_log_json) cr_log_use_json();
+    for (uint32_t i = 0; rc == 0 && (i == 0 || i < job->agent.program_count); i++) {
+        rc = prepare_mpi(options, job, &found[i], err);
+        if (job->programs == NULL) continue;
+        job->programs[i].argv = found[i].argv;
+        job->programs[i].title = found[i].title;
+    }
+    job->agent.argv = found[0].argv;
+    job->agent.title = found[0].title;
+    return rc;
+}
+
+/* Names all programs of the job in its title, as in "trainer.py : rollout.py". The title is cut if
+ * it is longer than the buffer. */
+static void name_job(struct job *job, char *title, size_t size) {
+    size_t n = 0;
+    if (job->agent.program_count < 2) return;
+    for (uint32_t i = 0; i < job->agent.program_count && n < size; i++) {
+        n += (size_t) snprintf(title + n, size - n, "%s%s", i > 0 ? " : " : "",
+                               job->programs[i].title);
+    }
+    job->agent.title = title;
+}
+
 static int launch(const struct options *options, const struct scheduler_facts *facts) {
     struct job job;
-    struct program program = {0};
+    struct program found[PROGRAMS_MAX] = {{0}};
+    char title[512];
     struct cr_error err = {0};
     int rc = job_build(options, &real_world, &job, &err);
-    if (rc == 0) rc = find_program(options, &program, &err);
-    if (rc == 0) rc = nesting_check("/proc", options->program, &err);
-    if (job.agent.is_log_json) cr_log_use_json();
-    if (rc == 0) rc = prepare_mpi(options, &job, &program, &err);
-    job.agent.argv = program.argv;
-    job.agent.title = program.title;
+    if (rc == 0) rc = find_programs(options, &job, found, &err);
+    if (rc == 0) name_job(&job, title, sizeof(title));
     int status = rc == -ENOMEM ? fail_by(&err)
                  : rc < 0      ? fail(EXIT_USAGE, err.text)
                                : run_job(&job, options, facts);
-    program_done(&program);
+    for (size_t i = 0; i < PROGRAMS_MAX; i++) program_done(&found[i]);
     job_done(&job);
     return status;
 }

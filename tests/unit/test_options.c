@@ -1,6 +1,6 @@
 /* Tests of options_parse(): spellings, prefixes, values, "--", environment variables, and the error
  * text for each kind of mistake. */
-#include "launcher/options.h"
+#include "launcher/options/table.h"
 #include "tests/lib/fake_environment.h"
 #include "tests/lib/run_suite.h"
 
