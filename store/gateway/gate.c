@@ -244,7 +244,7 @@ int store_gate_receive(struct store_gate *gate, const void *data, size_t len, in
     size_t at = 0, max = gate->parser.limits->request_max;
     gate->now_ms = now_ms;
     int rc = trunk_receive(&gate->trunk, data, len, &gate->in);
-    while (rc == 0) {
+    while (rc == 0 && at < gate->in.len) {
         struct frame f;
         int64_t n = frame_read(gate->in.data + at, gate->in.len - at, max, &f);
         if (n == 0) break;

@@ -459,7 +459,7 @@ static int take_reply(struct store_gateway *g, const struct frame *f) {
 int store_gateway_from_store(struct store_gateway *g, const void *data, size_t len) {
     size_t at = 0;
     int rc = trunk_receive(&g->trunk, data, len, &g->in);
-    while (rc == 0) {
+    while (rc == 0 && at < g->in.len) {
         struct frame f;
         int64_t n = frame_read(g->in.data + at, g->in.len - at, UINT32_MAX, &f);
         if (n == 0) break;

@@ -75,12 +75,12 @@ static int64_t take_stream(struct trunk *t, const char *data, size_t len, struct
 }
 
 int trunk_receive(struct trunk *t, const void *data, size_t len, struct cr_buffer *in) {
-    const char *at = data, *end = at + len;
-    while (at < end) {
-        size_t left = (size_t) (end - at);
-        int64_t n = t->segment_left > 0 ? take_stream(t, at, left, in) : take_header(t, at, left);
+    for (size_t at = 0; at < len;) {
+        const char *next = (const char *) data + at;
+        int64_t n = t->segment_left > 0 ? take_stream(t, next, len - at, in)
+                                        : take_header(t, next, len - at);
         if (n < 0) return (int) n;
-        at += n;
+        at += (size_t) n;
     }
     return 0;
 }
