@@ -3,7 +3,7 @@
 #ifndef AGENT_AGENT_JOB_H
 #define AGENT_AGENT_JOB_H
 
-#include "base/cpu_mask.h"
+#include "base/process/cpu_mask.h"
 #include "rendezvous/types.h"
 
 #include <stdint.h>
@@ -34,6 +34,22 @@ enum agent_visible {
             "ASCEND_RT_VISIBLE_DEVICES"                                                            \
     }
 
+/* What follows when a worker of a program fails (--on-failure): all workers of the job are started
+ * again; only that worker is started again; or the job ends. agent/node/node.h has the rules. */
+enum agent_on_failure { AGENT_RESTARTS_ALL, AGENT_RESTARTS_ALONE, AGENT_ENDS_JOB };
+
+/* One program of a job with several programs (crun ... A : ... B). The workers of the first program
+ * have the first local ranks, those of the second program the next ones, and so on. */
+struct agent_program {
+    char *const *argv; /* as agent_job.argv */
+    const char *title; /* the program as the user typed it */
+    const char *role;
+    uint32_t workers;  /* number of its workers on each node, at least 1 */
+    enum agent_on_failure on_failure;
+    uint32_t restarts; /* how often a worker is started again alone, if AGENT_RESTARTS_ALONE */
+    bool is_service;   /* true if the job does not wait for the end of these workers */
+};
+
 /* The job description. The caller must keep it, and all that it points to, until on_done runs
  * (agent.h). */
 struct agent_job {
@@ -45,6 +61,12 @@ struct agent_job {
     char *const *argv;
     const char *title; /* name of the program in the failure report */
     uint32_t max_restarts;
+    /* [program_count]: what runs as which worker; their workers add up to local_world_size, and
+     * argv is that of programs[0]. NULL if all workers run argv under the same role and each
+     * failure restarts all. If there are several programs, rendezvous.role names all of their roles
+     * and numbers of workers, so that only nodes with the same programs count as one role. */
+    const struct agent_program *programs;
+    uint32_t program_count;
 
     /* ---- GPU, CPUs and threads ---- */
     int virtual_local_rank;

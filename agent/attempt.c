@@ -2,11 +2,14 @@
 #include "agent/attempt.h"
 
 #include "agent/environment.h"
+#include "agent/role.h"
 #include "base/clock.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -73,7 +76,8 @@ static int prepare_worker(struct launch *l, uint32_t local_rank, struct cr_error
     uint32_t i = l->prepared;
     struct worker_spawn *how = &l->how[i];
     const struct cr_cpu_mask *cpus = a->job->cpus;
-    *how = (struct worker_spawn){.path = a->job->argv[0], .stdin_fd = -1};
+    char *const *argv = agent_role_of(a->job, a->round, local_rank).argv;
+    *how = (struct worker_spawn){.path = argv[0], .stdin_fd = -1};
     l->slots[i] = &a->processes[local_rank];
     int rc = environment_copy(&l->shared, &l->each[i]);
     if (rc < 0) return cr_fail(err, rc, "cannot start the workers: no memory left");
@@ -145,10 +149,38 @@ int attempt_start(const struct attempt *a, bool *starts, struct cr_error *err) {
     return rc;
 }
 
+/* ---- attempt_restart() ---- */
+
+/* Ends the processes that the dead worker has left in its Unix process group, because they may
+ * hold its GPU or port. The worker was reaped in this turn of the loop; so the group's number is
+ * still its own, or belongs to no process. Processes that have left the group live on until the
+ * round ends. */
+static void end_leftovers(const struct attempt *a, uint32_t local_rank) {
+    const struct case_worker *dead = &a->case_file->workers[local_rank];
+    if (dead->has_ended && dead->how.pid > 1) (void) kill(-dead->how.pid, SIGKILL);
+}
+
+int attempt_restart(const struct attempt *a, uint32_t local_rank, struct cr_error *err) {
+    char error_path[LOG_PATH_MAX];
+    bool *starts = calloc(worker_count(a), sizeof(*starts));
+    if (starts == NULL) return cr_fail(err, -ENOMEM, "no memory left");
+    end_leftovers(a, local_rank);
+    log_relay_release(a->relay, local_rank);
+    starts[local_rank] = true;
+    int rc = log_dir_add_workers(a->logs, worker_count(a), starts, err);
+    log_dir_path(a->logs, a->logs->attempt, local_rank, "error.json", error_path);
+    if (error_path[0] != '\0') (void) unlink(error_path);
+    case_file_begin_worker(a->case_file, local_rank);
+    if (rc == 0) rc = launch_workers(a, starts, 1, err);
+    free(starts);
+    return rc;
+}
+
 /* ---- attempt_hand_over() ---- */
 
 static void write_place(const struct attempt *a, uint32_t local_rank, struct channel_packet *p) {
     const struct rendezvous_round *r = a->round;
+    struct agent_role role = agent_role_of(a->job, r, local_rank);
     *p = (struct channel_packet){.type = CHANNEL_ROUND,
                                  .place = {.round = r->round,
                                            .rank = r->first_rank + local_rank,
@@ -157,8 +189,8 @@ static void write_place(const struct attempt *a, uint32_t local_rank, struct cha
                                            .local_world_size = worker_count(a),
                                            .group_rank = r->group_rank,
                                            .group_world_size = r->group_world_size,
-                                           .role_rank = r->first_role_rank + local_rank,
-                                           .role_world_size = r->role_world_size,
+                                           .role_rank = role.rank,
+                                           .role_world_size = role.world_size,
                                            .restart_count = r->restart_count,
                                            .master_port = r->master_port}};
     (void) snprintf(p->place.master_addr, sizeof(p->place.master_addr), "%.63s", r->master_addr);

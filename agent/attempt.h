@@ -32,6 +32,11 @@ struct attempt {
  * a negative errno, and sets err to a text that says what failed. */
 int attempt_start(const struct attempt *a, bool *starts, struct cr_error *err);
 
+/* Starts the worker `local_rank`, which has ended, again in the same round. Ends the processes that
+ * are left in its Unix process group. The new process appends to the log files of the old one.
+ * Returns 0; or a negative errno, and sets err. */
+int attempt_restart(const struct attempt *a, uint32_t local_rank, struct cr_error *err);
+
 /* Sends a parked worker its ranks in the new round. Returns 0; or a negative errno if its channel
  * is broken, so that the worker does not learn of the round. */
 int attempt_hand_over(const struct attempt *a, uint32_t local_rank);

@@ -2,10 +2,11 @@
  * files, so it is done only when a line or a report is to be written. */
 #include "agent/case_file.h"
 
-#include "agent/report/report.h"
+#include "agent/evidence/evidence.h"
+#include "agent/verdict/verdict.h"
 #include "base/clock.h"
+#include "base/files/private_file.h"
 #include "base/log.h"
-#include "base/private_file.h"
 #include "base/text.h"
 
 #include <errno.h>

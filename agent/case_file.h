@@ -1,13 +1,14 @@
 /* The case file: what the agent knows about the end of each worker. From it the verdict
- * (agent/report) states which worker failed first and why. The agent records facts when they
+ * (agent/verdict) states which worker failed first and why. The agent records facts when they
  * happen; error files and last output are read only when a verdict is needed. */
 #ifndef AGENT_CASE_FILE_H
 #define AGENT_CASE_FILE_H
 
 #include "agent/agent_job.h"
+#include "agent/evidence/evidence.h"
 #include "agent/output/log_relay.h"
 #include "agent/process/nursery.h"
-#include "agent/report/report.h"
+#include "agent/verdict/verdict.h"
 #include "base/buffer.h"
 #include "inspect/inspect.h"
 

@@ -3,6 +3,7 @@
  * out the launcher's variables that they replace. */
 #include "agent/environment.h"
 
+#include "agent/role.h"
 #include "base/template.h"
 #include "contract/channel.h"
 
@@ -18,8 +19,6 @@
     V("LOCAL_WORLD_SIZE", "%u", e->job->rendezvous.local_world_size)                               \
     V("GROUP_RANK", "%u", e->round->group_rank)                                                    \
     V("GROUP_WORLD_SIZE", "%u", e->round->group_world_size)                                        \
-    V("ROLE_NAME", "%s", e->job->rendezvous.role)                                                  \
-    V("ROLE_WORLD_SIZE", "%u", e->round->role_world_size)                                          \
     V("MASTER_ADDR", "%s", master_host(e->round))                                                  \
     V("MASTER_PORT", "%u", (unsigned) e->round->master_port)                                       \
     V("TORCHELASTIC_RESTART_COUNT", "%u", e->round->restart_count)                                 \
@@ -35,11 +34,13 @@
     V("OMP_NUM_THREADS", "1", e->job->set_omp_num_threads)
 
 enum {
-    OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ERROR_FILE, OWN_CHANNEL, OWN_COUNT
+    OWN_LOCAL_RANK, OWN_RANK, OWN_ROLE_RANK, OWN_ROLE_NAME, OWN_ROLE_WORLD_SIZE, OWN_ERROR_FILE,
+    OWN_CHANNEL, OWN_COUNT
 };
 
 static const char *const own_names[OWN_COUNT] = {
-    "LOCAL_RANK", "RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", CHANNEL_VARIABLE};
+    "LOCAL_RANK", "RANK", "ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE",
+    "TORCHELASTIC_ERROR_FILE", CHANNEL_VARIABLE};
 
 /* Variables of the launcher that are not passed to workers: they name the file with the job's
  * secret, which workers do not need. */
@@ -118,11 +119,22 @@ static size_t point_at_texts(char **to, struct cr_buffer *b) {
     return count;
 }
 
-static int has_template(char *const *argv) {
-    for (size_t i = 1; argv[0] != NULL && argv[i] != NULL; i++) {
-        if (strchr(argv[i], '$') != NULL) return 1;
+static bool has_template_in(char *const *argv, size_t *argc) {
+    bool found = false;
+    size_t count = 0;
+    for (; argv[count] != NULL; count++) found |= count > 0 && strchr(argv[count], '$') != NULL;
+    if (count > *argc) *argc = count;
+    return found;
+}
+
+/* Returns whether an argument of a program has a '$'. Sets *argc to the largest number of arguments
+ * that a program has. */
+static bool has_template(const struct agent_job *job, size_t *argc) {
+    bool found = has_template_in(job->argv, argc);
+    for (uint32_t i = 0; i < job->program_count; i++) {
+        found |= has_template_in(job->programs[i].argv, argc);
     }
-    return 0;
+    return found;
 }
 
 static size_t own_count(const struct environment *e) {
@@ -150,13 +162,13 @@ int environment_init(struct environment *e, char *const *inherited, const struct
     choose_visible(e, inherited);
     size_t count = 0, argc = 0;
     while (inherited[count] != NULL) count++;
-    while (job->argv[argc] != NULL) argc++;
+    bool is_template = has_template(job, &argc);
     int rc = write_shared(e, inherited);
     if (rc == 0) {
         e->envp = malloc((own_count(e) + count_texts(&e->shared) + count + 1) * sizeof(*e->envp));
-        if (has_template(job->argv)) e->argv = malloc((argc + 1) * sizeof(*e->argv));
+        if (is_template) e->argv = malloc((argc + 1) * sizeof(*e->argv));
     }
-    if (rc < 0 || e->envp == NULL || (has_template(job->argv) && e->argv == NULL)) {
+    if (rc < 0 || e->envp == NULL || (is_template && e->argv == NULL)) {
         environment_done(e);
         return -ENOMEM;
     }
@@ -234,9 +246,13 @@ static int write_own(struct environment *e, uint32_t local_rank, const char *err
     if (rc == 0)
         rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_RANK],
                                           e->round->first_rank + local_rank));
-    if (rc == 0)
-        rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_ROLE_RANK],
-                                          e->round->first_role_rank + local_rank));
+    struct agent_role role = agent_role_of(e->job, e->round, local_rank);
+    if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_ROLE_RANK], role.rank));
+    if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s=%s", name[OWN_ROLE_NAME], role.name));
+    if (rc == 0) {
+        rc = end_text(e, cr_buffer_printf(b, "%s=%u", name[OWN_ROLE_WORLD_SIZE],
+                                          role.world_size));
+    }
     if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s=%s", name[OWN_ERROR_FILE], error_file));
     if (rc == 0) rc = end_text(e, cr_buffer_printf(b, "%s", channel));
     for (size_t i = 0; rc == 0 && i < AGENT_VISIBLE_COUNT; i++) {
@@ -256,14 +272,14 @@ int environment_for(struct environment *e, uint32_t local_rank, const char *erro
     return 0;
 }
 
-static int expand_arguments(struct environment *e, uint32_t local_rank) {
+static int expand_arguments(struct environment *e, char *const *from, uint32_t local_rank) {
     char digits[16];
     (void) snprintf(digits, sizeof(digits), "%u", local_rank);
     const struct template_variable variable = {.name = "local_rank", .value = digits};
     cr_buffer_clear(&e->argv_text);
     int rc = 0;
-    for (size_t i = 1; rc == 0 && e->job->argv[i] != NULL; i++) {
-        rc = template_expand(&e->argv_text, e->job->argv[i], &variable, 1);
+    for (size_t i = 1; rc == 0 && from[i] != NULL; i++) {
+        rc = template_expand(&e->argv_text, from[i], &variable, 1);
         if (rc == 0) rc = cr_buffer_append(&e->argv_text, "", 1);
     }
     return rc;
@@ -271,11 +287,12 @@ static int expand_arguments(struct environment *e, uint32_t local_rank) {
 
 int environment_arguments(struct environment *e, uint32_t local_rank, char *const **argv,
                           struct cr_error *err) {
-    *argv = e->job->argv;
+    char *const *from = agent_role_of(e->job, e->round, local_rank).argv;
+    *argv = from;
     if (e->argv == NULL) return 0;
-    int rc = expand_arguments(e, local_rank);
+    int rc = expand_arguments(e, from, local_rank);
     if (rc < 0) return cr_fail(err, rc, "no memory left for a worker's arguments");
-    e->argv[0] = e->job->argv[0];
+    e->argv[0] = from[0];
     e->argv[1 + point_at_texts(e->argv + 1, &e->argv_text)] = NULL;
     *argv = e->argv;
     return 0;

@@ -128,6 +128,14 @@ void history_worker_ended(struct history *h, uint32_t local_rank, const struct w
                               how->core_dumped));
 }
 
+void history_worker_restarted(struct history *h, uint32_t local_rank, uint32_t restarts) {
+    if (h->log == NULL) return;
+    event_log_write(h->log, "worker_restarted",
+                    json_pack("{s:I, s:I, s:I}", "rank",
+                              (json_int_t) h->case_file->first_rank + local_rank, "local_rank",
+                              (json_int_t) local_rank, "restarts", (json_int_t) restarts));
+}
+
 /* Returns the event for the first failure of this node in the round. since_ns is the end of the
  * work: the time at which the workers became quiet, if they hung; the time of its last step, for a
  * worker that was killed because it made no step; for another worker, the time of its death. */

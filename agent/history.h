@@ -8,6 +8,7 @@
 #include "agent/case_file.h"
 #include "agent/output/log_relay.h"
 #include "agent/report/report.h"
+#include "agent/verdict/verdict.h"
 #include "agent/worker_channel.h"
 
 #include <stdbool.h>
@@ -32,6 +33,8 @@ void history_close(struct history *h); /* the history may be all zeros */
 void history_round(struct history *h, const struct rendezvous_round *round);
 /* Call this when the workers of the round are started. */
 void history_started(struct history *h, const struct rendezvous_round *round);
+/* Call this when a worker was started again alone, the `restarts`-th time in this round. */
+void history_worker_restarted(struct history *h, uint32_t local_rank, uint32_t restarts);
 void history_worker_ended(struct history *h, uint32_t local_rank, const struct worker_exit *how);
 /* Call this when this node begins to stop its workers. `failures` is the number of this node's
  * workers that have failed. If it is 0, `cause` is the reason to stop; otherwise `cause` is

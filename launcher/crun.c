@@ -16,24 +16,22 @@
  * reports 143, not 1. */
 #include "agent/agent.h"
 #include "base/clock.h"
-#include "base/daemon.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process/daemon.h"
 #include "base/text.h"
 #include "inspect/inspector.h"
-#include "launcher/devices.h"
+#include "launcher/devices/devices.h"
 #include "launcher/exit_status.h"
-#include "launcher/hosts_options.h"
 #include "launcher/hosts_start.h"
 #include "launcher/job.h"
 #include "launcher/nesting.h"
-#include "launcher/numa.h"
-#include "launcher/options.h"
+#include "launcher/options/options.h"
 #include "launcher/pmi/pmi.h"
 #include "launcher/program.h"
 #include "launcher/report.h"
-#include "launcher/signals.h"
 #include "launcher/scheduler_start.h"
+#include "launcher/signals.h"
 #include "launcher/task_leader.h"
 #include "launcher/top.h"
 
@@ -133,13 +131,23 @@ static int fail_by_signal(int status, const struct agent_result *result) {
     return fail(status, text);
 }
 
+/* Prints the report of a failed job. Programs that call torchrun search its stderr for the name of
+ * its exception, so the name stands before the report if crun was called torchrun. */
+static void print_report(const char *report) {
+    static const char exception[] =
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n";
+    if (report == NULL) return;
+    if (strcmp(report_name(), "torchrun") == 0) cr_log_text(exception, sizeof(exception) - 1);
+    cr_log_text(report, strlen(report));
+}
+
 static int conclude(struct agent_result *result, bool distinct) {
     int status = exit_status_of(result, distinct);
     if (result->summary != NULL) cr_log_text(result->summary, strlen(result->summary));
     switch (result->outcome) {
     case AGENT_SUCCEEDED: return status;
     case AGENT_FAILED:
-        if (result->report != NULL) cr_log_text(result->report, strlen(result->report));
+        print_report(result->report);
         return status;
     case AGENT_SIGNALED: return fail_by_signal(status, result);
     case AGENT_LEFT:
@@ -302,13 +310,22 @@ static int run_job(struct job *job, const struct options *options,
 
 /* ---- from the command line to a job ---- */
 
-static int find_program(const struct options *o, struct program *out, struct cr_error *err) {
+static struct program_line first_line(const struct options *o) {
+    return (struct program_line){.program = o->program,
+                                 .args = o->args,
+                                 .module = o->value[OPTION_MODULE] != NULL,
+                                 .no_python = o->value[OPTION_NO_PYTHON] != NULL,
+                                 .run_path = o->value[OPTION_RUN_PATH] != NULL};
+}
+
+static int find_program(const struct program_line *line, struct program *out,
+                        struct cr_error *err) {
     struct program_request request = {
-        .program = o->program,
-        .args = o->args,
-        .module = o->value[OPTION_MODULE] != NULL,
-        .no_python = o->value[OPTION_NO_PYTHON] != NULL,
-        .run_path = o->value[OPTION_RUN_PATH] != NULL,
+        .program = line->program,
+        .args = line->args,
+        .module = line->module,
+        .no_python = line->no_python,
+        .run_path = line->run_path,
         .python_exec = getenv("PYTHON_EXEC"),
         .path = getenv("PATH"),
         .self = "/proc/self/exe",
@@ -362,21 +379,51 @@ static int prepare_mpi(const struct options *options, const struct job *job,
     return add_pmi(program, self, err);
 }
 
+/* Finds the programs of the job and prepares each for MPI. */
+static int find_programs(const struct options *options, struct job *job, struct program *found,
+                         struct cr_error *err) {
+    struct program_line first = first_line(options);
+    int rc = find_program(&first, &found[0], err);
+    for (uint32_t i = 1; rc == 0 && i < job->agent.program_count; i++) {
+        rc = find_program(&job->lines[i], &found[i], err);
+    }
+    if (rc == 0) rc = nesting_check("/proc", options->program, err);
+    if (job->agent.is_log_json) cr_log_use_json();
+    for (uint32_t i = 0; rc == 0 && (i == 0 || i < job->agent.program_count); i++) {
+        rc = prepare_mpi(options, job, &found[i], err);
+        if (job->programs == NULL) continue;
+        job->programs[i].argv = found[i].argv;
+        job->programs[i].title = found[i].title;
+    }
+    job->agent.argv = found[0].argv;
+    job->agent.title = found[0].title;
+    return rc;
+}
+
+/* Names all programs of the job in its title, as in "trainer.py : rollout.py". The title is cut if
+ * it is longer than the buffer. */
+static void name_job(struct job *job, char *title, size_t size) {
+    size_t n = 0;
+    if (job->agent.program_count < 2) return;
+    for (uint32_t i = 0; i < job->agent.program_count && n < size; i++) {
+        n += (size_t) snprintf(title + n, size - n, "%s%s", i > 0 ? " : " : "",
+                               job->programs[i].title);
+    }
+    job->agent.title = title;
+}
+
 static int launch(const struct options *options, const struct scheduler_facts *facts) {
     struct job job;
-    struct program program = {0};
+    struct program found[PROGRAMS_MAX] = {{0}};
+    char title[512];
     struct cr_error err = {0};
     int rc = job_build(options, &real_world, &job, &err);
-    if (rc == 0) rc = find_program(options, &program, &err);
-    if (rc == 0) rc = nesting_check("/proc", options->program, &err);
-    if (job.agent.is_log_json) cr_log_use_json();
-    if (rc == 0) rc = prepare_mpi(options, &job, &program, &err);
-    job.agent.argv = program.argv;
-    job.agent.title = program.title;
+    if (rc == 0) rc = find_programs(options, &job, found, &err);
+    if (rc == 0) name_job(&job, title, sizeof(title));
     int status = rc == -ENOMEM ? fail_by(&err)
                  : rc < 0      ? fail(EXIT_USAGE, err.text)
                                : run_job(&job, options, facts);
-    program_done(&program);
+    for (size_t i = 0; i < PROGRAMS_MAX; i++) program_done(&found[i]);
     job_done(&job);
     return status;
 }
@@ -405,14 +452,22 @@ static int launch_task(const struct options *options, const struct scheduler_fac
     return status;
 }
 
+/* Appends --help, whose first line names this program as it was called. */
+static int write_help(struct cr_buffer *b) {
+    struct cr_command command = crun_command;
+    command.name = report_name();
+    return cr_command_write_help(&command, b);
+}
+
 static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
     switch (wanted) {
-    case OPTIONS_HELP: return cr_command_write_help(&crun_command, b);
+    case OPTIONS_HELP: return write_help(b);
     case OPTIONS_COMPLETION: return cr_program_write_completion(&crun_program, b);
     case OPTIONS_MANUAL: return cr_program_write_man(&crun_program, b);
     case OPTIONS_VERSION:
-        return cr_buffer_printf(b, "crun " CRUN_VERSION " (elastic launcher, a drop-in for "
-                                   "torchrun; not the OCI container runtime of the same name)\n");
+        return cr_buffer_printf(b, "%scrun " CRUN_VERSION " (elastic launcher, a drop-in for "
+                                   "torchrun; not the OCI container runtime of the same name)\n",
+                                strcmp(report_name(), "crun") == 0 ? "" : "torchrun: ");
     case OPTIONS_RUN:
     case OPTIONS_PMI_WORKER:
     case OPTIONS_DEPUTY: break;

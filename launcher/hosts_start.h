@@ -1,10 +1,10 @@
 /* Starts the job that --hosts or --hostfile asks for: reads the hostfile and the environment for
- * launcher/hosts_options.h, and runs the starter (launcher/hosts/hosts.h). */
+ * launcher/options/hosts_options.h, and runs the starter (launcher/hosts/hosts.h). */
 #ifndef LAUNCHER_HOSTS_START_H
 #define LAUNCHER_HOSTS_START_H
 
 #include "base/error.h"
-#include "launcher/options.h"
+#include "launcher/options/options.h"
 
 #include <stdbool.h>
 

@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/parse.h"
-#include "launcher/values.h"
+#include "launcher/options/options.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -280,6 +280,101 @@ static int build_binding(struct builder *b) {
     return rc < 0 ? name_option(b, OPTION_NUMA_BINDING, rc) : 0;
 }
 
+static int check_role(struct builder *b, const char *role) {
+    if (strlen(role) < RENDEZVOUS_ROLE_MAX) return 0;
+    return cr_fail(b->err, -ENAMETOOLONG, "the name is too long; give at most %d bytes",
+                   RENDEZVOUS_ROLE_MAX - 1);
+}
+
+static int read_on_failure(struct builder *b, const char *text, struct agent_program *out) {
+    out->restarts = 3;
+    if (strncmp(text, "alone:", 6) == 0) {
+        out->on_failure = AGENT_RESTARTS_ALONE;
+        return value_count(text + 6, "a number of restarts", 1, INT32_MAX, &out->restarts, b->err);
+    }
+    if (strcmp(text, "alone") == 0) out->on_failure = AGENT_RESTARTS_ALONE;
+    else if (strcmp(text, "end") == 0) out->on_failure = AGENT_ENDS_JOB;
+    else if (strcmp(text, "all") != 0) {
+        return cr_fail(b->err, -EINVAL, "'%.200s' is none of all, alone, alone:N, end", text);
+    }
+    return 0;
+}
+
+/* Reads the options of the program at `number`, of which 1 is the first behind a ":". */
+static int build_further(struct builder *b, unsigned number) {
+    const struct program_line *line = &b->job->lines[number];
+    struct agent_program *p = &b->job->programs[number];
+    *p = (struct agent_program){.role = line->role, .is_service = line->is_service};
+    int rc = count_workers(b, line->nproc, &p->workers);
+    if (rc < 0) (void) cr_wrap(b->err, "--nproc-per-node");
+    if (rc == 0 && (rc = check_role(b, line->role)) < 0) (void) cr_wrap(b->err, "--role");
+    if (rc == 0 && (rc = read_on_failure(b, line->on_failure, p)) < 0) {
+        (void) cr_wrap(b->err, "--on-failure");
+    }
+    return rc < 0 ? cr_wrap(b->err, "program %u, behind ':'", number + 1) : 0;
+}
+
+/* Makes the role of the node from the roles and numbers of workers of its programs, as in
+ * "default*2:rollout*6". */
+static int name_node(struct builder *b) {
+    const struct agent_job *a = &b->job->agent;
+    char *name = allocate(b, RENDEZVOUS_ROLE_MAX);
+    size_t n = 0;
+    if (name == NULL) return -ENOMEM;
+    for (uint32_t i = 0; i < a->program_count && n < RENDEZVOUS_ROLE_MAX; i++) {
+        n += (size_t) snprintf(name + n, RENDEZVOUS_ROLE_MAX - n, "%s%s*%u", i > 0 ? ":" : "",
+                               a->programs[i].role, a->programs[i].workers);
+    }
+    b->job->agent.rendezvous.role = name;
+    if (n < RENDEZVOUS_ROLE_MAX) return 0;
+    return cr_fail(b->err, -ENAMETOOLONG,
+                   "--role: the roles of all programs are too long; give shorter names");
+}
+
+/* Adds the further programs to the job, and their workers to the node's. */
+static int add_further(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    char **words = b->options->more;
+    int rc = 0;
+    while (rc == 0 && words != NULL) {
+        unsigned number = a->program_count++;
+        if (number == PROGRAMS_MAX) {
+            return cr_fail(b->err, -E2BIG, "a job has at most %d programs", PROGRAMS_MAX);
+        }
+        rc = programs_parse(words, number + 1, &b->job->lines[number], &words, b->err);
+        if (rc == 0) rc = build_further(b, number);
+        if (rc == 0) a->rendezvous.local_world_size += b->job->programs[number].workers;
+    }
+    if (rc < 0 || a->rendezvous.local_world_size <= AGENT_WORKERS_MAX) return rc;
+    return cr_fail(b->err, -EINVAL, "--nproc-per-node: the programs have %u workers together; a "
+                   "node has at most %d", a->rendezvous.local_world_size, AGENT_WORKERS_MAX);
+}
+
+/* Lists the programs of the job in agent.programs. A job with one program and the rules of torchrun
+ * has no list. */
+static int build_programs(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    bool is_service = is_on(b, OPTION_SERVICE), all_serve = true;
+    const char *on_failure = text_of(b, OPTION_ON_FAILURE);
+    if (b->options->more == NULL && !is_service && strcmp(on_failure, "all") == 0) return 0;
+    b->job->programs = allocate(b, PROGRAMS_MAX * sizeof(*b->job->programs));
+    b->job->lines = allocate(b, PROGRAMS_MAX * sizeof(*b->job->lines));
+    if (b->job->programs == NULL || b->job->lines == NULL) return -ENOMEM;
+    a->programs = b->job->programs;
+    a->program_count = 1;
+    b->job->programs[0] = (struct agent_program){.role = a->rendezvous.role,
+                                                 .workers = a->rendezvous.local_world_size,
+                                                 .is_service = is_service};
+    int rc = read_on_failure(b, on_failure, &b->job->programs[0]);
+    if (rc < 0) return name_option(b, OPTION_ON_FAILURE, rc);
+    rc = add_further(b);
+    if (rc == 0 && a->program_count > 1) rc = name_node(b);
+    for (uint32_t i = 0; i < a->program_count; i++) all_serve &= a->programs[i].is_service;
+    if (rc < 0 || !all_serve) return rc;
+    return cr_fail(b->err, -EINVAL, "--service: the job has no other program, so nothing would end "
+                   "it; leave --service away for one program");
+}
+
 static int build_workers(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     int rc = count_workers(b, text_of(b, OPTION_NPROC), &r->local_world_size);
@@ -288,12 +383,9 @@ static int build_workers(struct builder *b) {
     }
     if (rc < 0) return name_option(b, OPTION_NPROC, rc);
     r->role = text_of(b, OPTION_ROLE);
-    if (strlen(r->role) >= RENDEZVOUS_ROLE_MAX) {
-        return name_option(b, OPTION_ROLE,
-                     cr_fail(b->err, -ENAMETOOLONG, "the name is too long; give at most %d bytes",
-                             RENDEZVOUS_ROLE_MAX - 1));
-    }
-    rc = check_virtual(b);
+    rc = name_option(b, OPTION_ROLE, check_role(b, r->role));
+    if (rc == 0) rc = build_programs(b);
+    if (rc == 0) rc = check_virtual(b);
     if (rc == 0) decide_threads(b);
     return rc;
 }
@@ -714,6 +806,11 @@ static const struct rendezvous_options rendezvous_defaults = {
     .etcd = {.is_candidate = -1, .prefix = "crun/rendezvous/"},
     .read_timeout_ms = 60000,
     .change_notice_ms = 30000,
+    .flap_limit = 3,
+    .flap_window_ms = 60000,
+    .flap_refusal_ms = 300000,
+    .aside_after = 3,
+    .aside_ms = 600000,
     .coordinator_wait_ms = -1,
     .is_host = -1,
 };

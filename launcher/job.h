@@ -6,9 +6,8 @@
 #define LAUNCHER_JOB_H
 
 #include "agent/agent.h"
-#include "launcher/accelerators.h"
-#include "launcher/numa_binding.h"
-#include "launcher/options.h"
+#include "launcher/devices/devices.h"
+#include "launcher/options/options.h"
 
 #include <signal.h>
 
@@ -21,9 +20,9 @@ struct job_world {
     uint32_t (*cpu_count)(void *arg);
     int (*gpu_count)(void *arg, const char *visible_devices, uint32_t *count, struct cr_error *err);
     /* Returns the number of accelerators of this kind: accelerator_count() of
-     * launcher/accelerators.h. If the pointer is NULL, there are none. */
+     * launcher/devices/accelerators.h. If the pointer is NULL, there are none. */
     uint32_t (*accelerator_count)(void *arg, enum accelerator kind);
-    /* Chooses the CPUs of each worker: numa_bind_workers() of launcher/numa.h. */
+    /* Chooses the CPUs of each worker: numa_bind_workers() of launcher/devices/numa.h. */
     int (*bind)(void *arg, enum numa_mode mode, const char *visible_devices, uint32_t workers,
                 struct cr_cpu_mask *masks, struct cr_error *err);
     /* Fills out[] with random bytes; returns 0 or a negative errno. */
@@ -33,6 +32,11 @@ struct job_world {
 struct job {
     bool distinct_exit_codes;         /* --exit-codes=distinct */
     struct agent_job agent;           /* complete except for argv and title, which crun.c sets */
+    /* [agent.program_count]: the array agent.programs, complete except for argv and title; NULL if
+     * there is none */
+    struct agent_program *programs;
+    struct program_line *lines;       /* [agent.program_count]: from the second element on, the
+                                       * command lines of the further programs */
     sigset_t signals;                 /* --signals-to-handle */
     sigset_t preemption_signals;      /* --preemption-signals */
     int64_t preemption_notice_ms;     /* --preemption-notice, in milliseconds */

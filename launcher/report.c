@@ -2,18 +2,23 @@
 #include "launcher/report.h"
 
 #include "base/clock.h"
-#include "base/error_json.h"
+#include "base/files/error_json.h"
 #include "base/log.h"
 #include "base/text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define LINE_BYTES_MAX 4096
 
+const char *report_name(void) {
+    return strcmp(program_invocation_short_name, "torchrun") == 0 ? "torchrun" : "crun";
+}
+
 void report_line(const char *text) {
     char line[LINE_BYTES_MAX];
-    size_t n = (size_t) snprintf(line, sizeof(line), "crun: error: ");
+    size_t n = (size_t) snprintf(line, sizeof(line), "%s: error: ", report_name());
     n += cr_text_copy(line + n, sizeof(line) - n - 1, text, strlen(text));
     line[n++] = '\n';
     cr_log_text(line, n);

@@ -4,12 +4,17 @@
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H
 
-/* Prints "crun: error: TEXT" on stderr as one line; unprintable characters are escaped. */
+/* Returns the name of this program in its help and its errors: "torchrun" if it was called by this
+ * name, because tools that call torchrun look for "torchrun: error:"; otherwise "crun". */
+const char *report_name(void);
+
+/* Prints "NAME: error: TEXT" on stderr as one line, where NAME is report_name(); unprintable
+ * characters are escaped. */
 void report_line(const char *text);
 
-/* Writes an error record (base/error_json.h) to the file `path`. Both the message and the call
- * stack of the record are `text`. Does nothing if `path` is NULL or empty. Returns 0 or a negative
- * errno. */
+/* Writes an error record (base/files/error_json.h) to the file `path`. Both the message and the
+ * call stack of the record are `text`. Does nothing if `path` is NULL or empty. Returns 0 or a
+ * negative errno. */
 int report_file(const char *path, const char *text);
 
 #endif

@@ -4,7 +4,8 @@
 #define LAUNCHER_SCHEDULER_START_H
 
 #include "base/buffer.h"
-#include "launcher/scheduler_options.h"
+#include "launcher/options/options.h"
+#include "launcher/scheduler/scheduler.h"
 
 /* Reads what the scheduler of this process says; `lookup` returns its variables. Nothing is read,
  * and facts->name is NULL, in three cases: --scheduler=none is given; crun runs under the name

@@ -37,7 +37,13 @@ FACES = {
 # Chamber: its door, and what it may see besides base/ and the faces of its own room: chambers of
 # its room, and other rooms through their faces. A room's own folder is a chamber without a door.
 CHAMBERS = {
+    # Every room may include base/ and the folders in it.
     "base": (None, []),
+    "base/time": (None, []),
+    "base/files": (None, []),
+    "base/process": (None, ["base/files"]),
+    "base/network": (None, []),
+    "base/program": (None, []),
     "contract": (None, []),
 
     "store": (None, ["store/bytes", "store/client", "store/gateway", "store/server"]),
@@ -49,31 +55,41 @@ CHAMBERS = {
     "store/client": ("client.h", ["store/bytes", "store/wire"]),
     "store/command": (None, []),
 
-    "rendezvous": (None, ["rendezvous/coordinator", "rendezvous/host", "rendezvous/member",
-                          "rendezvous/protocol", "rendezvous/secure", "rendezvous/way"]),
+    "rendezvous": (None, ["rendezvous/coordinator", "rendezvous/dial", "rendezvous/host",
+                          "rendezvous/member", "rendezvous/protocol", "rendezvous/secure",
+                          "rendezvous/way"]),
     "rendezvous/protocol": ("protocol.h", []),
     "rendezvous/secure": ("secure.h", []),
-    "rendezvous/coordinator": ("coordinator.h", ["rendezvous/protocol"]),
+    "rendezvous/rules": ("rules.h", []),
+    "rendezvous/coordinator": ("coordinator.h", ["rendezvous/protocol", "rendezvous/rules"]),
     "rendezvous/member": ("member.h", ["rendezvous/protocol"]),
     "rendezvous/host": ("host.h", ["rendezvous/coordinator", "rendezvous/protocol",
                                    "rendezvous/secure", "store"]),
-    "rendezvous/way": ("way.h", ["rendezvous/host", "rendezvous/protocol", "rendezvous/secure",
-                                 "store"]),
+    "rendezvous/dial": ("dial.h", ["rendezvous/protocol", "rendezvous/secure"]),
+    "rendezvous/etcd": ("etcd.h", ["rendezvous/dial"]),
+    "rendezvous/way": ("way.h", ["rendezvous/dial", "rendezvous/etcd", "rendezvous/host",
+                                 "rendezvous/protocol", "rendezvous/secure", "store"]),
 
     "inspect": (None, []),
 
     "status": (None, ["contract", "rendezvous"]),
 
-    "agent": (None, ["agent/node", "agent/output", "agent/process", "agent/report",
-                     "agent/watchdog", "contract", "inspect", "rendezvous", "status"]),
+    "agent": (None, ["agent/evidence", "agent/node", "agent/output", "agent/process",
+                     "agent/report", "agent/verdict", "agent/watchdog", "contract", "inspect",
+                     "rendezvous", "status"]),
     "agent/node": ("node.h", ["contract", "rendezvous"]),
-    "agent/process": ("nursery.h", []),
+    "agent/system": ("system.h", []),
+    "agent/process": ("nursery.h", ["agent/system"]),
     "agent/output": ("log_relay.h", []),
+    "agent/evidence": ("evidence.h", []),
+    "agent/verdict": ("verdict.h", ["agent/evidence", "rendezvous", "status"]),
     "agent/report": ("report.h", ["agent/process", "rendezvous", "status"]),
     "agent/watchdog": ("watchdog.h", []),
 
-    "launcher": (None, ["agent", "inspect", "launcher/hosts", "launcher/pmi", "launcher/scheduler",
-                        "rendezvous"]),
+    "launcher": (None, ["agent", "inspect", "launcher/devices", "launcher/hosts",
+                        "launcher/options", "launcher/pmi", "launcher/scheduler"]),
+    "launcher/options": ("options.h", ["launcher/hosts", "launcher/scheduler", "rendezvous"]),
+    "launcher/devices": ("devices.h", []),
     "launcher/pmi": ("pmi.h", ["store"]),
     "launcher/hosts": ("hosts.h", ["agent"]),
     "launcher/scheduler": ("scheduler.h", []),
@@ -108,8 +124,9 @@ CHAMBERS = {
 IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h", "unistd.h",
                   "fcntl.h", "jansson.h"]
 PURE = [
-    "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/port_range.c",
-    "base/program_text.c", "base/suspension.c", "base/template.c", "base/text.c", "base/waiting.c",
+    "base/buffer.c", "base/program/command_line.c", "base/error.c", "base/parse.c",
+    "base/network/port_range.c", "base/program/program_text.c", "base/time/suspension.c",
+    "base/template.c", "base/text.c", "base/time/waiting.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",
@@ -119,39 +136,43 @@ PURE = [
     "store/gateway/gate.c", "store/gateway/gateway.c", "store/gateway/greeting.c",
     "store/gateway/trunk.c",
     "rendezvous/protocol/message.c", "rendezvous/protocol/host_session.c",
-    "rendezvous/protocol/member_session.c", "rendezvous/coordinator/assignment.c",
+    "rendezvous/protocol/member_session.c", "rendezvous/rules/assignment.c",
     "rendezvous/coordinator/coordinator.c", "rendezvous/member/member.c",
-    "rendezvous/coordinator/budget.c", "rendezvous/coordinator/change.c",
+    "rendezvous/rules/behind.c", "rendezvous/rules/budget.c", "rendezvous/coordinator/change.c",
     "rendezvous/coordinator/charge.c", "rendezvous/coordinator/incarnation.c",
     "rendezvous/coordinator/forming.c", "rendezvous/coordinator/joining.c",
     "rendezvous/coordinator/limits.c", "rendezvous/coordinator/seats.c",
     "rendezvous/coordinator/seat_table.c", "rendezvous/coordinator/settings.c",
     "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
-    "rendezvous/coordinator/electorate.c", "rendezvous/coordinator/resuming.c",
+    "rendezvous/rules/electorate.c", "rendezvous/coordinator/resuming.c",
+    "rendezvous/rules/standing.c", "rendezvous/coordinator/aside.c",
     "rendezvous/coordinator/succession.c", "rendezvous/member/resuming.c",
     "rendezvous/member/succession.c", "rendezvous/protocol/heirs.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
     "rendezvous/secure/tunnel.c", "rendezvous/secure/keys.c", "rendezvous/secure/noise.c",
     "rendezvous/secure/primitives.c",
-    "rendezvous/way/etcd_answer.c", "rendezvous/way/etcd_election.c",
-    "rendezvous/way/etcd_fields.c", "rendezvous/way/race.c", "rendezvous/way/stranger.c",
+    "rendezvous/etcd/answer.c", "rendezvous/etcd/election.c",
+    "rendezvous/etcd/fields.c", "rendezvous/dial/race.c", "rendezvous/dial/stranger.c",
+    "rendezvous/way/signpost_value.c",
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
-    "agent/environment.c", "agent/output/line_splitter.c", "agent/output/last_bytes.c",
-    "agent/report/failures.c",
-    "agent/report/last_lines.c", "agent/report/ledger.c", "agent/report/ledger_text.c",
-    "agent/report/verdict_order.c", "agent/report/verdict_text.c", "agent/report/verdict_report.c",
-    "agent/report/verdict_box.c", "agent/report/error_record.c",
+    "agent/environment.c", "agent/role.c",
+    "agent/output/line_splitter.c", "agent/output/last_bytes.c",
+    "agent/verdict/failures.c",
+    "agent/evidence/last_lines.c", "agent/report/ledger.c", "agent/report/ledger_text.c",
+    "agent/verdict/order.c", "agent/verdict/text.c", "agent/verdict/report.c",
+    "agent/verdict/box.c", "agent/evidence/error_record.c",
     "agent/watchdog/quiet.c", "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
     "status/judge.c", "status/metrics.c", "status/view.c",
     "contract/packet.c", "contract/progress.c",
     "worker_runtime/channel/packet.c", "worker_runtime/group/op_check.c",
     "worker_runtime/runtime/worker_place.c",
-    "launcher/numa_binding.c", "launcher/options.c", "launcher/values.c",
-    "launcher/hosts_options.c", "launcher/hosts/entries.c", "launcher/hosts/lead.c",
+    "launcher/devices/numa_binding.c", "launcher/options/table.c", "launcher/options/values.c",
+    "launcher/options/programs.c",
+    "launcher/options/hosts_options.c", "launcher/hosts/entries.c", "launcher/hosts/lead.c",
     "launcher/hosts/lines.c", "launcher/hosts/message.c", "launcher/hosts/tree.c",
     "launcher/hosts/way.c", "launcher/pmi/elf.c", "launcher/pmi/request.c",
-    "launcher/scheduler_options.c", "launcher/scheduler/scheduler.c",
+    "launcher/options/scheduler_options.c", "launcher/scheduler/scheduler.c",
     "launcher/scheduler/variables.c", "launcher/scheduler/host_list.c",
     "launcher/scheduler/slurm.c", "launcher/scheduler/mpi.c", "launcher/scheduler/batch.c",
     "launcher/scheduler/cloud.c", "launcher/scheduler/kubernetes.c",
@@ -160,9 +181,9 @@ MAY_REACH = {  # they parse JSON and do no I/O
     "inspect/row.c": {"jansson.h"},
     "status/judge.c": {"jansson.h"}, "status/metrics.c": {"jansson.h"},
     "status/view.c": {"jansson.h"},
-    "agent/report/error_record.c": {"jansson.h"},
+    "agent/evidence/error_record.c": {"jansson.h"},
     "agent/watchdog/timer_request.c": {"jansson.h"},
-    "rendezvous/way/etcd_answer.c": {"jansson.h"}, "rendezvous/way/etcd_fields.c": {"jansson.h"},
+    "rendezvous/etcd/answer.c": {"jansson.h"}, "rendezvous/etcd/fields.c": {"jansson.h"},
 }
 IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_\w*now\w*|cr_monotonic_\w+"
                          r"|cr_wall_\w+|getenv|rand|random|getrandom)\(")
@@ -184,15 +205,16 @@ SLEEP = re.compile(r"\b(u?sleep|nanosleep|clock_nanosleep|sleep_for|p?poll\(\s*N
 MAY_SLEEP = {
     "store/client/connect.c": "between two attempts to reach a server that is not there yet",
     "store/client/file_log.c": "while another process holds the lock; flock(2) has no deadline",
-    "agent/process/warden.c": "the agent is dead; between two looks for processes that it left",
+    "agent/system/warden.c": "the agent is dead; between two looks for processes that it left",
     "worker_runtime/backends/mpi/mpi_wait.c": "MPI has no event for a request that is done",
     "worker_runtime/backends/nccl/nccl_wait.c": "NCCL has no event for a communicator",
     "examples/elastic.c": "plays a training step that takes time",
 }
 
 # Only what is part of a program prints or exits.
-MAY_PRINT = ("launcher/crun.c", "base/program.c", "base/assert.h", "store/command/", "operator/",
-             "examples/", "worker_runtime/mpi/")  # MPI's default: an error ends the program
+MAY_PRINT = ("launcher/crun.c", "base/program/program.c", "base/assert.h", "store/command/",
+             "operator/", "examples/",
+             "worker_runtime/mpi/")  # MPI's default: an error ends the program
 LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")
 
 LINE_WIDTH = 100
@@ -201,7 +223,7 @@ HAS_WIDTH = ("*.c", "*.h", "*.cc", "*.py", "*.sh", "*.mk", "Makefile")
 # opening comment.
 NOT_YET = ()
 
-# Folders whose README.md has a table of contents, with one row for each header: | `name.h` | text |
+# Rooms whose README.md has a table of contents, with one row for each header: | `name.h` | text |
 CONTENTS = ("base",)
 
 # ---- reading the source ----
@@ -241,7 +263,12 @@ def is_face(header):
 
 def node_of(header):
     """What an arrow to this header points at: a chamber, or the faces of a room."""
-    return header.split("/")[0] if is_face(header) else str(pathlib.PurePath(header).parent)
+    room, folder = header.split("/")[0], str(pathlib.PurePath(header).parent)
+    return room if is_face(header) and FACES[room] != "*" else folder
+
+
+def is_base(node):
+    return node.split("/")[0] == "base"
 
 
 # ---- the rules; each yields "path:line: what is wrong" ----
@@ -263,7 +290,9 @@ def check_folders(files):
 def check_include(file, number, header):
     target, where = node_of(header), f"{file.path}:{number}"
     room = header.split("/")[0]
-    if target in (file.folder, file.room, "base") or file.folder not in CHAMBERS:
+    if target in (file.folder, file.room) or file.folder not in CHAMBERS:
+        return
+    if is_base(target) and file.room != "base":
         return
     if room != file.room and not is_face(header):
         yield f"{where}: {header} is private to {room}/"
@@ -319,7 +348,7 @@ def stem_of(path):
     """A source file and its header are one node. A door is a node of its own, because it declares
     what the files of its chamber share; so is a private header without a source of its name."""
     folder, _, name = path.rpartition("/")
-    if FACES.get(folder) != "*" and is_face(path) or name == CHAMBERS.get(folder, (None,))[0]:
+    if not is_base(folder) and is_face(path) or name == CHAMBERS.get(folder, (None,))[0]:
         return path
     return str(pathlib.PurePath(path).with_suffix(""))
 
@@ -327,11 +356,11 @@ def stem_of(path):
 def check_circles(files):
     between, within = {}, {}
     for file in files:
-        source = file.path if is_face(file.path) else file.folder
+        source = file.path if is_face(file.path) and file.room != "base" else file.folder
         stem = stem_of(file.path)
         for _, header in file.ours:
-            target = header if is_face(header) else node_of(header)
-            if target != source and file.room != "base":
+            target = header if is_face(header) and not is_base(header) else node_of(header)
+            if target != source:
                 between.setdefault(source, set()).add(target)
             other = stem_of(header)
             if str(pathlib.PurePath(header).parent) == file.folder and other != stem:
@@ -405,14 +434,14 @@ def check_openings(files):
 
 
 def check_contents(files):
-    """The README.md of each folder in CONTENTS lists exactly the headers of the folder."""
+    """The README.md of each room in CONTENTS lists exactly the headers of the room."""
     for folder in CONTENTS:
         table = pathlib.Path(folder, "README.md")
         if not table.exists():
             continue  # a tree without documents
-        listed = re.findall(r"^\| `(\w+\.h)` \|", table.read_text(), re.M)
-        has = [os.path.basename(f.path) for f in files
-               if f.folder == folder and f.path.endswith(".h")]
+        listed = re.findall(r"^\| `([\w/]+\.h)` \|", table.read_text(), re.M)
+        has = [os.path.relpath(f.path, folder) for f in files
+               if f.room == folder and f.path.endswith(".h")]
         yield from (f"{table}: {h} is not listed" for h in has if h not in listed)
         yield from (f"{table}: {h} is listed, but not there" for h in listed if h not in has)
 
@@ -455,8 +484,10 @@ def arrows():
         own = [f for f in files if f.folder == chamber]
         if not own:
             continue
-        sees = sorted({node_of(h) for f in own for _, h in f.ours} - {chamber, "base", own[0].room})
-        faces = FACES.get(chamber, [door] if door else [])
+        room = own[0].room
+        sees = sorted(n for n in {node_of(h) for f in own for _, h in f.ours} - {chamber, room}
+                      if room == "base" or not is_base(n))
+        faces = "*" if room == "base" else FACES.get(chamber, [door] if door else [])
         shown = "each header" if faces == "*" else ", ".join(f"`{f}`" for f in faces)
         rows.append(f"| `{chamber}` | {shown} | {', '.join(f'`{s}`' for s in sees)} |")
     return "\n".join(rows) + "\n"

@@ -4,6 +4,7 @@
 #include "operator/top_internal.h"
 
 #include "base/error.h"
+#include "base/files/write_all.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -20,16 +21,15 @@
 static struct termios before;
 static bool is_open;
 static volatile sig_atomic_t ended_by; /* the signal that is to end the process; 0 if none came */
+static char typed[16];                 /* bytes of keys that were read and are not handled yet */
+static size_t typed_len;
 
-static void write_all(const char *text, size_t len) {
-    while (len > 0) {
-        ssize_t n = write(STDOUT_FILENO, text, len);
-        if (n <= 0 && errno != EINTR) return;
-        if (n > 0) text += n, len -= (size_t) n;
-    }
+/* A terminal that cannot be written to cannot show the error either, so errors are ignored. */
+static void write_bytes(const char *text, size_t len) {
+    (void) cr_write_all(STDOUT_FILENO, text, len);
 }
 
-static void write_text(const char *text) { write_all(text, strlen(text)); }
+static void write_text(const char *text) { write_bytes(text, strlen(text)); }
 
 static void take_single_keys(void) {
     struct termios raw = before;
@@ -83,7 +83,7 @@ void top_terminal_draw(const char *text, size_t len) {
     while (len > 0) {
         const char *end = memchr(text, '\n', len);
         size_t n = end != NULL ? (size_t) (end - text) : len;
-        write_all(text, n);
+        write_bytes(text, n);
         write_text(end != NULL ? "\033[K\r\n" : "\033[K");
         n += end != NULL ? 1 : 0;
         text += n;
@@ -92,18 +92,29 @@ void top_terminal_draw(const char *text, size_t len) {
     write_text("\033[J");
 }
 
+/* Removes one key from typed[] and returns it. Terminals send an arrow key as three bytes. */
+static int take_key(void) {
+    bool is_arrow = typed_len >= 3 && typed[0] == '\033' && (typed[1] == '[' || typed[1] == 'O');
+    size_t size = is_arrow ? 3 : 1;
+    int key = (unsigned char) typed[0];
+    if (is_arrow) {
+        key = typed[2] == 'A' ? TOP_KEY_UP : typed[2] == 'B' ? TOP_KEY_DOWN : TOP_KEY_NONE;
+    }
+    typed_len -= size;
+    memmove(typed, typed + size, typed_len);
+    return key;
+}
+
 int top_terminal_key(int timeout_ms) {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    char keys[16];
+    if (ended_by == 0 && typed_len > 0) return take_key();
     int rc = ended_by == 0 ? poll(&in, 1, timeout_ms) : 0;
     if (ended_by != 0) return -1;
     if (rc <= 0) return TOP_KEY_NONE;
-    ssize_t n = read(STDIN_FILENO, keys, sizeof(keys));
+    ssize_t n = read(STDIN_FILENO, typed, sizeof(typed));
     if (n <= 0) return n < 0 && errno == EINTR ? TOP_KEY_NONE : -1;
-    if (n >= 3 && keys[0] == '\033' && (keys[1] == '[' || keys[1] == 'O')) {
-        return keys[2] == 'A' ? TOP_KEY_UP : keys[2] == 'B' ? TOP_KEY_DOWN : TOP_KEY_NONE;
-    }
-    return (unsigned char) keys[0];
+    typed_len = (size_t) n;
+    return take_key();
 }
 
 void top_terminal_end(void) {

@@ -12,7 +12,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "base/waiting.h"
+#include "base/time/waiting.h"
+#include "rendezvous/dial/dial.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
@@ -173,7 +174,7 @@ static void on_timer(uv_timer_t *timer) {
  * machine, or "". If it is "" or a loopback address, other machines cannot use it, so machine_addr
  * is returned if it is known; else `addr`. */
 static const char *public_addr(const struct rendezvous *r, const char *addr) {
-    bool is_private = addr[0] == '\0' || backend_is_loopback(addr);
+    bool is_private = addr[0] == '\0' || addr_is_loopback(addr);
     return is_private && r->machine_addr[0] != '\0' ? r->machine_addr : addr;
 }
 
@@ -276,7 +277,7 @@ static void do_send(void *arg, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT) out.beat.wall_ns = cr_wall_ns();
     if (m->type == RDZV_FAILURE) out.failure.wall_ns = cr_wall_ns();
     if (m->type == RDZV_JOIN || m->type == RDZV_RESUME) {
-        backend_list_own_addresses(addresses, sizeof(addresses));
+        addr_list_own(addresses, sizeof(addresses));
     }
     if (m->type == RDZV_JOIN) {
         out.join.store_port = offered_port(r);
@@ -314,7 +315,7 @@ static void do_lead(void *arg, uint64_t epoch) {
  * coordinator. */
 static const char *reachable(const struct rendezvous *r, const char *master_addr) {
     const char *reached = way_is_local(r->way) ? "" : way_coordinator_addr(r->way);
-    bool is_vague = master_addr[0] == '\0' || backend_is_loopback(master_addr);
+    bool is_vague = master_addr[0] == '\0' || addr_is_loopback(master_addr);
     return public_addr(r, is_vague && reached[0] != '\0' ? reached : master_addr);
 }
 
@@ -337,7 +338,7 @@ static int open_gateway(struct rendezvous *r, uint64_t incarnation,
     if (!r->uses_gateway) return 0;
     round->master_name[0] = '\0'; /* it names the store, at which the workers do not connect */
     if (r->offer != NULL && store_offer_begin_round(r->offer, incarnation, round->round)) {
-        bool is_anywhere = r->offer_host[0] == '\0' || backend_is_any(r->offer_host);
+        bool is_anywhere = r->offer_host[0] == '\0' || addr_is_any(r->offer_host);
         (void) snprintf(round->master_addr, sizeof(round->master_addr), "%.63s",
                         is_anywhere ? "127.0.0.1" : r->offer_host);
         return 0;
@@ -487,8 +488,9 @@ void rendezvous_join(struct rendezvous *r) {
     end_event(r);
 }
 
-void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, bool is_killed) {
-    member_failed(r->member, now_ms(r), round, what, is_killed);
+void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what,
+                       enum rendezvous_blame blame) {
+    member_failed(r->member, now_ms(r), round, what, blame);
     end_event(r);
 }
 
@@ -608,7 +610,11 @@ static struct rdzv_join describe_node(const struct rendezvous_options *o,
         .keep_alive_interval_ms = o->keep_alive_interval_ms,
         .keep_alive_max_attempt = o->keep_alive_max_attempt,
         .change_notice_ms = o->change_notice_ms, .stop_limit_ms = o->stop_limit_ms,
-        .digest = o->digest};
+        .digest = o->digest,
+        .loss_limit = o->loss_limit, .restart_backoff_ms = o->restart_backoff_ms,
+        .restart_refill_ms = o->restart_refill_ms, .flap_limit = o->flap_limit,
+        .flap_window_ms = o->flap_window_ms, .flap_refusal_ms = o->flap_refusal_ms,
+        .aside_after = o->aside_after, .aside_ms = o->aside_ms};
 }
 
 static int make_member(struct rendezvous *r, const struct rendezvous_options *o,

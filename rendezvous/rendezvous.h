@@ -122,9 +122,11 @@ void rendezvous_join(struct rendezvous *r);
  * that other nodes may log: rank, host, exit code or signal. The first failure of a round on any
  * node costs one restart of the job's budget; further failures in the round cost nothing. If a node
  * of the round has gone, or goes soon after the failure, that excuses the failure, and even the
- * first one costs nothing. is_killed: true if the worker was ended by a signal that this agent did
- * not send; then this whole node may be about to end. */
-void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what, bool is_killed);
+ * first one costs nothing. If `blame` is RENDEZVOUS_KILLED, this whole node may be about to end. If
+ * `blame` is RENDEZVOUS_FINAL, the job fails even if restarts are left, unless the failure is
+ * excused. */
+void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what,
+                       enum rendezvous_blame blame);
 
 /* Call this when all workers of this node have ended well in `round`. on_end follows when all nodes
  * have called this function, or on_stop if the round has to be repeated. */

@@ -3,6 +3,7 @@
  * orders. */
 #include "rendezvous/server.h"
 
+#include "rendezvous/dial/dial.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/secure/secure.h"
 #include "rendezvous/way/way.h"
@@ -32,10 +33,10 @@ struct rendezvous_server {
  * Returns 0, or -ENOENT and a text in err if `host` cannot be resolved. */
 static int choose_addresses(const char *host, char bind[RDZV_ADDR_MAX], char store[RDZV_ADDR_MAX],
                             struct cr_error *err) {
-    struct backend_addresses found;
+    struct host_addresses found;
     bind[0] = store[0] = '\0';
     if (host[0] == '\0' || strcmp(host, "::") == 0) return 0;
-    int rc = backend_look_up(host, &found, err);
+    int rc = addr_look_up(host, &found, err);
     if (rc < 0 || (found.is_loopback && !found.is_written_loopback)) return rc;
     memcpy(bind, found.first, RDZV_ADDR_MAX);
     if (!found.is_any) memcpy(store, found.first, RDZV_ADDR_MAX);
@@ -57,7 +58,7 @@ int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *op
         .close_timeout_ms = options->close_timeout_ms};
     rc = secure_ring_find(options->auth, options->token_file, &s->ring, err);
     o.ring = s->ring;
-    o.says_open = options->auth != RENDEZVOUS_AUTH_OFF && !backend_is_loopback(bind);
+    o.says_open = options->auth != RENDEZVOUS_AUTH_OFF && !addr_is_loopback(bind);
     if (rc == 0) rc = coordinator_host_open(loop, &o, &s->host, err);
     if (rc < 0) {
         secure_ring_close(s->ring);

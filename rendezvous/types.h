@@ -5,8 +5,8 @@
 #define RENDEZVOUS_TYPES_H
 
 #include "base/change_kind.h"
-#include "base/endpoint.h"
-#include "base/port_range.h"
+#include "base/network/endpoint.h"
+#include "base/network/port_range.h"
 #include "rendezvous/store_guard.h"
 
 #include <stdbool.h>
@@ -34,6 +34,16 @@ struct rendezvous_etcd {
     char ca_cert[RENDEZVOUS_ETCD_TEXT_MAX]; /* file; "" = the system's authorities */
     char ssl_cert[RENDEZVOUS_ETCD_TEXT_MAX], ssl_cert_key[RENDEZVOUS_ETCD_TEXT_MAX];
     char user[RENDEZVOUS_ETCD_TEXT_MAX], password_file[RENDEZVOUS_ETCD_TEXT_MAX];
+};
+
+/* What a node reports about a worker that has failed, besides the failure itself. The numbers go
+ * over the wire. */
+enum rendezvous_blame {
+    RENDEZVOUS_OWN = 0,    /* the worker failed by itself */
+    RENDEZVOUS_KILLED = 1, /* a signal that its agent did not send has ended the worker */
+    /* the worker belongs to a program whose failure ends the job (--on-failure=end), so the job is
+     * not restarted; a coordinator of an older build takes this for KILLED and restarts the job */
+    RENDEZVOUS_FINAL = 2,
 };
 
 /* Whether nodes and operators must have the job's secret. */
@@ -88,6 +98,16 @@ struct rendezvous_options {
     /* when a node joins a running job: how many ms before the next round the running workers get
      * notice; default 30 s; 0 = no notice */
     int64_t change_notice_ms;
+    uint32_t loss_limit; /* most rounds that may end by the loss of a node, plus 1; 0 = no limit */
+    /* wait before the round after a charged failure, twice as long after each further one; 0 = the
+     * next round forms at once */
+    int64_t restart_backoff_ms;
+    int64_t restart_refill_ms; /* a round that runs this long refills the budget; 0 = none does */
+    /* Hosts whose nodes are lost soon after they have joined, and hosts on which failures begin
+     * again and again (rendezvous/rules/standing_internal.h): flap_limit 0 = no host is
+     * slowed or refused, aside_after 0 = no host is set aside. */
+    uint32_t flap_limit, aside_after;
+    int64_t flap_window_ms, flap_refusal_ms, aside_ms;
     /* how long to wait for a lost coordinator to come back; -1, the default, means 60 s if the
      * coordinator does not run in the launcher of a node, and 0 if it does */
     int64_t coordinator_wait_ms;

@@ -104,7 +104,10 @@ int node_init(struct node *n, const struct node_settings *settings,
         node_done(n);
         return -ENOMEM;
     }
-    for (uint32_t i = 0; i < n->worker_count; i++) n->workers[i].until_ms = CR_FOREVER;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        n->workers[i].until_ms = CR_FOREVER;
+        if (settings->policies != NULL) n->workers[i].policy = settings->policies[i];
+    }
     worker_group_init(&n->group, settings->stop_timeout_ms, settings->shutdown_timeout_ms);
     return 0;
 }
@@ -231,7 +234,9 @@ static void stop_worker(struct node *n, struct node_worker *w) {
  * counts (one parked worker less, one living worker more) and requests no action, so the result of
  * worker_group_step() is not used. */
 static void unpark(struct node *n, int64_t now_ms, struct node_worker *w) {
-    struct group_event event = {.type = GROUP_EVENT_UNPARKED, .now_ms = now_ms};
+    struct group_event event = {.type = GROUP_EVENT_UNPARKED,
+                                .is_service = w->policy.is_service,
+                                .now_ms = now_ms};
     worker_enter(n, w, WORKER_STOPPING, CR_FOREVER);
     (void) worker_group_step(&n->group, &event);
 }
@@ -287,10 +292,11 @@ static void hand_over(struct node *n, struct node_worker *w) {
  * *running to the number of workers that are alive. Returns true if all workers are alive and the
  * action `start` did not fail. */
 static bool start_workers(struct node *n, uint32_t *running) {
-    n->is_broken = n->is_hung = n->is_killed = false;
+    n->is_broken = n->is_hung = n->is_killed = n->is_final = false;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
         w->hung_ms = 0;
+        w->restarts = 0;
         worker_take_part(n, w, PART_NONE);
         n->starts[i] = w->state == WORKER_ABSENT;
         if (n->starts[i]) worker_enter(n, w, WORKER_STARTING, CR_FOREVER);
@@ -308,11 +314,24 @@ static bool start_workers(struct node *n, uint32_t *running) {
 
 /* ---- feed(): passes an event to the worker group, and carries out its actions ---- */
 
-static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uint32_t count,
-                 int64_t ms);
+static void step(struct node *n, const struct group_event *event);
+
+static uint32_t count_services(const struct node *n, bool living_only) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        const struct node_worker *w = &n->workers[i];
+        count += w->policy.is_service && (!living_only || lives(w)) ? 1 : 0;
+    }
+    return count;
+}
+
+static enum rendezvous_blame blame_of(const struct node *n) {
+    if (n->is_final) return RENDEZVOUS_FINAL;
+    return n->is_killed ? RENDEZVOUS_KILLED : RENDEZVOUS_OWN;
+}
 
 static void act(struct node *n, int64_t now_ms, const struct group_actions *todo) {
-    if (todo->report_failed) n->actions->failed(n->arg, n->round, n->is_killed);
+    if (todo->report_failed) n->actions->failed(n->arg, n->round, blame_of(n));
     if (todo->report_succeeded) n->actions->succeeded(n->arg, n->round);
     if (todo->leave) n->actions->leave(n->arg);
     if (todo->stop_signal != 0) stop_workers(n, now_ms, todo->stop_signal, todo->stop_grace_ms);
@@ -320,7 +339,12 @@ static void act(struct node *n, int64_t now_ms, const struct group_actions *todo
     if (todo->start) {
         uint32_t running;
         if (!start_workers(n, &running)) {
-            feed(n, now_ms, GROUP_EVENT_START_FAILED, running, CR_FOREVER);
+            struct group_event event = {.type = GROUP_EVENT_START_FAILED,
+                                        .count = running,
+                                        .services = count_services(n, true),
+                                        .ms = CR_FOREVER,
+                                        .now_ms = now_ms};
+            step(n, &event);
         }
     }
     if (todo->finish) n->actions->finish(n->arg);
@@ -369,9 +393,14 @@ static void check_stop_complete(struct node *n, int64_t now_ms) {
 /* ---- events: the rendezvous ---- */
 
 void node_round(struct node *n, int64_t now_ms, const struct rendezvous_round *round) {
+    struct group_event event = {.type = GROUP_EVENT_ROUND,
+                                .count = n->worker_count,
+                                .services = count_services(n, false),
+                                .ms = CR_FOREVER,
+                                .now_ms = now_ms};
     n->round = round->round;
     n->first_rank = round->first_rank;
-    feed(n, now_ms, GROUP_EVENT_ROUND, n->worker_count, CR_FOREVER);
+    step(n, &event);
 }
 
 void node_stop(struct node *n, int64_t now_ms, int64_t grace_max_ms) {
@@ -441,18 +470,41 @@ static bool ends_nodes(int exit_code) {
            exit_code == -SIGKILL;
 }
 
+/* If the policy of a worker that has failed by itself allows it, starts the worker again in the
+ * same round. Returns whether the worker runs again. */
+static bool restart_alone(struct node *n, struct node_worker *w) {
+    bool is_running = n->group.state == GROUP_RUNNING || n->group.state == GROUP_WAITING;
+    if (!is_running || w->policy.on_failure != NODE_RESTARTS_ALONE) return false;
+    if (w->state != WORKER_RUNNING && w->state != WORKER_HUNG) return false;
+    if (w->restarts == w->policy.restarts) return false;
+    w->restarts++;
+    w->hung_ms = 0;
+    worker_enter(n, w, WORKER_STARTING, CR_FOREVER);
+    bool is_started = n->actions->restart(n->arg, index_of(n, w)) == 0;
+    worker_enter(n, w, WORKER_RUNNING, CR_FOREVER);
+    if (!is_started) return false;
+    worker_take_part(n, w, PART_NONE); /* the new process has not seen the announced change */
+    report_if_ready(n);
+    return true;
+}
+
 void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exit_code,
                         int signal_sent) {
     struct node_worker *w = &n->workers[worker];
     bool was_parked = w->state == WORKER_PARKED;
-    struct group_event event = {.type = GROUP_EVENT_EXIT_OK, .ms = CR_FOREVER, .now_ms = now_ms};
+    struct group_event event = {.type = GROUP_EVENT_EXIT_OK,
+                                .is_service = w->policy.is_service,
+                                .ms = CR_FOREVER,
+                                .now_ms = now_ms};
     CR_ASSERT(lives(w));
+    if (exit_code != 0 && signal_sent == 0 && restart_alone(n, w)) return;
     if (was_parked) {
         event.type = GROUP_EVENT_PARKED_GONE;
     } else if (exit_code != 0) {
         event.type = GROUP_EVENT_EXIT_BAD;
         event.after_our_signal = signal_sent != 0;
         n->is_killed = signal_sent == 0 && w->state != WORKER_HUNG && ends_nodes(exit_code);
+        n->is_final = signal_sent == 0 && w->policy.on_failure == NODE_ENDS_JOB;
     } else if (stopped_for_change(n, w)) {
         event.type = GROUP_EVENT_EXIT_READY;
         worker_take_part(n, w, PART_READY);
@@ -495,6 +547,8 @@ void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t
 void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker) {
     struct node_worker *w = &n->workers[worker];
     if (w->state != WORKER_RUNNING && w->state != WORKER_KEPT) return;
+    /* a service that calls crunrt_rejoin() when the others have ended waits for the job's end */
+    if (n->group.state == GROUP_WAITING) return;
     bool for_change = stopped_for_change(n, w);
     bool unasked = w->state == WORKER_RUNNING && !for_change;
     if (unasked && n->patience_until_ms == CR_FOREVER) {
@@ -502,7 +556,11 @@ void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker) {
         n->gave_up = worker;
     }
     worker_enter(n, w, WORKER_PARKED, CR_FOREVER);
-    feed(n, now_ms, GROUP_EVENT_PARKED, 0, CR_FOREVER);
+    struct group_event event = {.type = GROUP_EVENT_PARKED,
+                                .is_service = w->policy.is_service,
+                                .ms = CR_FOREVER,
+                                .now_ms = now_ms};
+    step(n, &event);
     if (for_change) worker_is_ready(n, w);
     check_stop_complete(n, now_ms);
 }
@@ -547,7 +605,7 @@ void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t 
 void node_hung(struct node *n, int64_t now_ms) {
     if (n->group.state != GROUP_RUNNING) return;
     n->is_hung = true;
-    n->is_killed = false;
+    n->is_killed = n->is_final = false;
     feed(n, now_ms, GROUP_EVENT_BROKEN, 0, CR_FOREVER);
 }
 
@@ -599,7 +657,7 @@ static void leave_now(struct node *n, int64_t now_ms) {
 static void break_round(struct node *n, int64_t now_ms) {
     n->patience_until_ms = CR_FOREVER;
     n->is_broken = n->group.state == GROUP_RUNNING;
-    n->is_killed = false;
+    n->is_killed = n->is_final = false;
     feed(n, now_ms, GROUP_EVENT_BROKEN, 0, CR_FOREVER);
 }
 

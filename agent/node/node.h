@@ -77,6 +77,9 @@ struct node_actions {
      * that it could not start. Returns 0; or a negative number if the round cannot run. starts[] is
      * set in both cases. */
     int (*start)(void *arg, bool *starts);
+    /* Ends what is left of a worker that has failed, and starts that worker again in the same round
+     * with the same ranks. Returns 0; or a negative number if the worker could not be started. */
+    int (*restart)(void *arg, uint32_t worker);
     /* Sends a parked worker its ranks in the new round, and prepares its page. Returns 0; or a
      * negative number if the worker does not get them, because its channel is broken. */
     int (*hand_over)(void *arg, uint32_t worker);
@@ -108,7 +111,7 @@ struct node_actions {
     /* Each of these actions calls the function rendezvous_…() with the same name, which
      * rendezvous/rendezvous.h describes. */
     void (*join)(void *arg);
-    void (*failed)(void *arg, uint64_t round, bool is_killed);
+    void (*failed)(void *arg, uint64_t round, enum rendezvous_blame blame);
     void (*succeeded)(void *arg, uint64_t round);
     void (*leave)(void *arg);
     void (*notice)(void *arg, enum rendezvous_change_kind kind, int64_t left_ms, const char *why);
@@ -119,13 +122,32 @@ struct node_actions {
     void (*log)(void *arg, enum cr_log_level level, const char *text);
 };
 
+/* What follows when a worker fails (--on-failure of its program). ALL: all workers of the job are
+ * restarted, or the job ends if no restart is left. ALONE: only that worker is started again, at
+ * most `restarts` times in a round; its next failure is handled as under ALL. END: the job ends,
+ * even if restarts are left. */
+enum node_on_failure { NODE_RESTARTS_ALL, NODE_RESTARTS_ALONE, NODE_ENDS_JOB };
+
+struct node_policy {
+    enum node_on_failure on_failure;
+    uint32_t restarts; /* how often the worker is restarted alone in one round, if ALONE */
+    /* true if the job does not wait for the end of this worker: when all other workers have ended
+     * well, the worker is stopped, and the job has succeeded */
+    bool is_service;
+};
+
 struct node_settings {
     uint32_t workers; /* number of workers of the node, at least 1 */
+    /* [workers], by local rank; copied by node_init(); NULL if no worker is a service and each
+     * failure restarts all */
+    const struct node_policy *policies;
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     enum cr_log_level log_level; /* the action `log` gets no lines below this level */
 };
 
 struct node_worker {
+    struct node_policy policy;
+    uint32_t restarts; /* how often the worker was restarted alone in this round */
     enum worker_state state;
     enum part_state part;
     /* end of the time limit of `state`, in ms of the monotonic clock; CR_FOREVER if the node itself
@@ -177,6 +199,7 @@ struct node {
     /* true if the last worker that ended with an error was killed by a signal that the node did not
      * send, and that also ends whole nodes (ends_nodes() in node.c) */
     bool is_killed;
+    bool is_final;  /* true if the worker that has ended the round has the policy ENDS_JOB */
     bool is_hung;   /* true if node_hung() has ended the round */
     bool is_broken; /* true if patience_until_ms has passed: gave_up has broken the round */
 };

@@ -92,6 +92,9 @@ static enum group_ending ending_of(enum group_event_type type) {
 static void count_exit(struct step *s) {
     CR_ASSERT(s->g->living > 0);
     s->g->living--;
+    if (!s->event->is_service) return;
+    CR_ASSERT(s->g->services > 0);
+    s->g->services--;
 }
 
 /* ---- the actions, to which the table of transitions points ---- */
@@ -106,12 +109,14 @@ static void bug(struct step *s) {
 static void start(struct step *s) {
     enter(s, GROUP_RUNNING);
     s->g->living = s->event->count;
+    s->g->services = s->event->services;
     s->g->parked = s->g->ended_early = s->g->failures = 0;
     s->todo.start = true;
 }
 
 static void give_up_start(struct step *s) {
     s->g->living = s->event->count;
+    s->g->services = s->event->services;
     note_ending(s, GROUP_UNSTARTED);
     leave_rendezvous(s);
     stop_all(s, SIGTERM, s->g->stop_timeout_ms);
@@ -119,7 +124,7 @@ static void give_up_start(struct step *s) {
 
 static void worker_ended_well(struct step *s) {
     count_exit(s);
-    if (s->g->living + s->g->parked + s->g->ended_early > 0) return;
+    if (s->g->living > s->g->services || s->g->parked + s->g->ended_early > 0) return;
     enter(s, GROUP_WAITING);
     s->todo.report_succeeded = true;
 }
@@ -149,6 +154,7 @@ static void worker_unparked(struct step *s) {
     CR_ASSERT(s->g->parked > 0);
     s->g->parked--;
     s->g->living++;
+    s->g->services += s->event->is_service ? 1 : 0;
 }
 
 static void parked_gone(struct step *s) {
@@ -311,8 +317,8 @@ static void (*const table[GROUP_STATE_COUNT][GROUP_EVENT_COUNT])(struct step *) 
     },
     [GROUP_WAITING] = {
         E(ROUND)       = nop,                 E(START_FAILED) = bug,
-        E(EXIT_OK)     = bug,                 E(EXIT_BAD)     = bug,
-        E(EXIT_READY)  = bug,                 E(PARKED)       = bug,
+        E(EXIT_OK)     = count_exit,          E(EXIT_BAD)     = count_exit,
+        E(EXIT_READY)  = count_exit,          E(PARKED)       = bug,
         E(UNPARKED)    = bug,                 E(PARKED_GONE)  = bug,
         E(BROKEN)      = bug,                 E(EMPTY)        = nop,
         E(STOP)        = stop_for_next_round, E(END_OK)       = stop_for_good,

@@ -10,6 +10,10 @@
  *                         ▼
  *                       ENDED
  *
+ * A service (--service) is a worker for whose end the job does not wait. In WAITING, only services
+ * may still live. If one of them ends there, the group only counts it, because the round has
+ * succeeded already; the end of the job stops the others.
+ *
  * A parked worker has ended its round but not its process: it waits for the next round, and is not
  * counted in `living`. If the node cannot go on, a parked worker is stopped like the others.
  *
@@ -37,8 +41,9 @@
     X(ENDED, "none: nothing follows")
 
 #define GROUP_EVENTS(X)                                                                            \
-    X(ROUND)        /* a round began: `count` workers have to run */                               \
-    X(START_FAILED) /* some workers could not be started; `count` workers are alive */             \
+    X(ROUND)        /* a round began: `count` workers have to run, of them `services` services */  \
+    X(START_FAILED) /* some workers could not be started; `count` workers are alive, of them */    \
+                    /* `services` services */                                                      \
     X(EXIT_OK)      /* a worker ended with status 0 */                                             \
     X(EXIT_BAD)     /* a worker ended with another status or by a signal; see after_our_signal */  \
     X(EXIT_READY)   /* a worker ended with status 0 after the agreed step of a change */           \
@@ -84,6 +89,8 @@ enum group_ending {
 struct group_event {
     enum group_event_type type;
     uint32_t count;
+    uint32_t services; /* only for ROUND and START_FAILED */
+    bool is_service;   /* only for EXIT_*, PARKED and UNPARKED: true if the worker is a service */
     /* only for EXIT_BAD: true if crun had sent the worker a signal before; such a worker counts as
      * a victim */
     bool after_our_signal;
@@ -113,6 +120,9 @@ struct worker_group {
     enum group_ending ending;
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     uint32_t living;      /* number of workers of this round that have neither ended nor parked */
+    /* number of living workers that are services: the round succeeds without waiting for their
+     * end */
+    uint32_t services;
     uint32_t parked;      /* number of workers that wait in their processes for the next round */
     /* number of workers of this round that ended for a change, or while parked. If it is not 0, the
      * round cannot succeed; only another event (EXIT_BAD, STOP, LEAVE …) ends it. */

@@ -215,6 +215,14 @@ int log_dir_begin(struct log_dir *d, uint32_t restart, uint32_t workers, const b
                    strerror(-rc));
 }
 
+int log_dir_add_workers(const struct log_dir *d, uint32_t workers, const bool *starts,
+                        struct cr_error *err) {
+    int rc = d->attempt_fd < 0 ? 0 : make_worker_folders(d, workers, starts);
+    if (rc == 0) return 0;
+    return cr_fail(err, rc, "cannot create a worker's log folder in '%s': %s" REMEDY, d->path,
+                   strerror(-rc));
+}
+
 int log_dir_create(const struct log_dir *d, int64_t local_rank, const char *name, int *fd,
                    struct cr_error *err) {
     char at[64], folder[LOG_ATTEMPT_MAX];

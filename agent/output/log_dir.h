@@ -50,6 +50,12 @@ int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct
 int log_dir_begin(struct log_dir *d, uint32_t restart, uint32_t workers, const bool *starts,
                   struct cr_error *err);
 
+/* Makes the missing folders of the workers i for which starts[i] is true, in the attempt that has
+ * begun. Call this before a worker is started again while its attempt goes on. Returns 0; or a
+ * negative errno, and sets err. */
+int log_dir_add_workers(const struct log_dir *d, uint32_t workers, const bool *starts,
+                        struct cr_error *err);
+
 /* Creates a file in a worker's folder, or in the attempt's folder if local_rank < 0, and opens it
  * for appending and reading. If the file exists already, its contents stay. Returns 0 and stores
  * the descriptor in *fd, or returns a negative errno and sets err to a text that names the file. */

@@ -388,6 +388,12 @@ void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep) {
     stream_of(r, local_rank, ERR)->kept = keep;
 }
 
+void log_relay_release(struct log_relay *r, uint32_t local_rank) {
+    log_relay_drain(r, local_rank);
+    stream_clear(stream_of(r, local_rank, OUT));
+    stream_clear(stream_of(r, local_rank, ERR));
+}
+
 static void rename_stream(struct stream *s, uint32_t rank) {
     s->first_ns = s->last_ns = 0;
     if (stream_make_prefix(s, rank) == 0) return;

@@ -51,6 +51,7 @@ struct log_relay_options {
      * output of all workers is shown */
     const uint8_t *console;
     const char *role;
+    const char *const *roles; /* by local rank: the role of the worker; NULL if all have `role` */
     /* template of the prefix of teed lines (base/template.h); NULL or "" = the default */
     const char *prefix_template;
     /* NULL-terminated lists of strings, or NULL. A teed line that contains one of these strings is
@@ -88,6 +89,10 @@ void log_relay_drain(struct log_relay *r, uint32_t local_rank);
 /* Sets whether the worker's streams and log files stay open when the attempt ends. They must stay
  * open if the worker is kept, because its process writes to them in the next attempt, too. */
 void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep);
+
+/* Call this before log_relay_prepare() for a worker that is started again in a running attempt. It
+ * reads what the dead process left in its pipes, and closes its streams. */
+void log_relay_release(struct log_relay *r, uint32_t local_rank);
 
 /* Call this when a kept worker has got another rank. Makes the prefix of its lines once more,
  * because the prefix may contain the rank. */

@@ -2,8 +2,8 @@
  * makes the prefix of its lines. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
-#include "base/error_json.h"
 #include "base/template.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +48,11 @@ static bool is_hidden(const struct stream *s) {
     return has_logs(s->relay) && console != NULL && console[s->local_rank] == 0;
 }
 
+static const char *role_of(const struct stream *s) {
+    const struct log_relay_options *o = &s->relay->options;
+    return o->roles != NULL ? o->roles[s->local_rank] : o->role;
+}
+
 /* Makes the part of a line's JSON object that is the same for all lines of the stream. */
 static int make_json_head(struct stream *s, const char *host, uint32_t rank) {
     static const char *const names[] = {"stdout", "stderr"};
@@ -55,7 +60,7 @@ static int make_json_head(struct stream *s, const char *host, uint32_t rank) {
     int rc = cr_buffer_printf(&b, "\"host\":");
     if (rc == 0) rc = cr_json_string_append(&b, host);
     if (rc == 0) rc = cr_buffer_printf(&b, ",\"role\":");
-    if (rc == 0) rc = cr_json_string_append(&b, s->relay->options.role);
+    if (rc == 0) rc = cr_json_string_append(&b, role_of(s));
     if (rc == 0) {
         rc = cr_buffer_printf(&b, ",\"rank\":%u,\"local_rank\":%u,\"stream\":\"%s\",\"line\":",
                               rank, s->local_rank, names[s->which]);
@@ -80,7 +85,7 @@ int stream_make_prefix(struct stream *s, uint32_t rank) {
     (void) snprintf(local, sizeof(local), "%u", s->local_rank);
     (void) snprintf(global, sizeof(global), "%u", rank);
     const struct template_variable variables[] = {
-        {"role_name", o->role}, {"local_rank", local}, {"rank", global}, {"hostname", host}};
+        {"role_name", role_of(s)}, {"local_rank", local}, {"rank", global}, {"hostname", host}};
     bool is_default = o->prefix_template == NULL || o->prefix_template[0] == '\0';
     struct cr_buffer b = {0};
     int rc = template_expand(&b, is_default ? default_prefix : o->prefix_template, variables,

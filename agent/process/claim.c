@@ -3,9 +3,9 @@
  * them by an explicit call, and nursery_open() does not make them. */
 #include "agent/process/claim.h"
 
-#include "agent/process/known_children.h"
 #include "agent/process/nursery.h"
-#include "base/daemon.h"
+#include "agent/system/system.h"
+#include "base/process/daemon.h"
 
 #include <signal.h>
 #include <string.h>

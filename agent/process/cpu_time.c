@@ -1,6 +1,6 @@
 /* Reads how much processor time a worker has used, with its descendants. */
 #include "agent/process/nursery_internal.h"
-#include "agent/process/proc.h"
+#include "agent/system/system.h"
 
 #include <stdio.h>
 #include <stdlib.h>

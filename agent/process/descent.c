@@ -1,6 +1,6 @@
 /* Finds out whether a process descends from this one. */
 #include "agent/process/nursery.h"
-#include "agent/process/proc.h"
+#include "agent/system/system.h"
 
 #include <unistd.h>
 

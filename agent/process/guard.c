@@ -1,7 +1,7 @@
 /* Starts the nursery's warden, replaces a warden that has died, and stops the warden when the
  * nursery is closed. */
-#include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
+#include "agent/system/system.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 

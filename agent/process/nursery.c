@@ -1,8 +1,8 @@
 /* The nursery's state machine, which is drawn in nursery_internal.h. Callbacks of the loop call or
  * schedule nursery_turn(), which checks the state of all processes and does whatever is due. So it
  * does no harm if an event comes late, is merged with another or is lost. */
-#include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
+#include "agent/system/system.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -15,10 +15,8 @@
 #ifndef AGENT_NURSERY_INTERNAL_H
 #define AGENT_NURSERY_INTERNAL_H
 
-#include "agent/process/cgroup.h"
 #include "agent/process/nursery.h"
-#include "agent/process/spawn.h"
-#include "agent/process/warden.h"
+#include "agent/system/system.h"
 
 #include <sys/queue.h>
 

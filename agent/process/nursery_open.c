@@ -1,7 +1,7 @@
 /* Opens and closes a nursery. If opening fails half-way, the closing functions release the parts
  * that were opened. */
-#include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
+#include "agent/system/system.h"
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"

@@ -10,9 +10,8 @@
  * the middle of execve has no environment, so its nursery is undecided. The caller checks undecided
  * children once more some milliseconds later; to wait for the end of an execve here would block the
  * loop. */
-#include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
-#include "agent/process/proc.h"
+#include "agent/system/system.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 

@@ -2,7 +2,7 @@
  * call that cannot be interrupted, most often in a file system or driver whose server or device
  * does not answer; or its cgroup is frozen. */
 #include "agent/process/nursery_internal.h"
-#include "agent/process/proc.h"
+#include "agent/system/system.h"
 #include "base/text.h"
 
 #include <fcntl.h>

@@ -1,8 +1,7 @@
 /* One worker process: registers it after the clone, records its death, and signals its Unix process
  * group. */
-#include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
-#include "agent/process/proc.h"
+#include "agent/system/system.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 

@@ -2,8 +2,8 @@
  * the child has executed the program or has failed. Between begin_start() and finish_start() for
  * one child, begin_start() is called for other children. */
 #include "agent/process/claim.h"
-#include "agent/process/known_children.h"
 #include "agent/process/nursery_internal.h"
+#include "agent/system/system.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 

@@ -10,6 +10,7 @@ _crun() {
         --node-rank) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --scheduler) COMPREPLY=($(compgen -W "auto none show" -- "$cur")); return ;;
         --role) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --on-failure) COMPREPLY=($(compgen -W "all alone alone:3 end" -- "$cur")); return ;;
         --numa-binding) COMPREPLY=($(compgen -W "node socket exclusive core-complex" -- "$cur")); return ;;
         --hosts) COMPREPLY=($(compgen -W "localhost" -- "$cur")); return ;;
         --hostfile) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -26,7 +27,7 @@ _crun() {
         --rdzv-backend) COMPREPLY=($(compgen -W "c10d static etcd" -- "$cur")); return ;;
         --rdzv-endpoint) COMPREPLY=($(compgen -W "localhost:0 localhost:29400" -- "$cur")); return ;;
         --rdzv-id) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= stop_limit= read_timeout= is_host= keep_coordinator= timeout= candidate= protocol= ca_cert= ssl_cert= ssl_cert_key= user= password_file= etcd_prefix= auth=" -- "$cur")); return ;;
+        --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= stop_limit= read_timeout= max_losses= restart_backoff= restart_refill= flap_limit= flap_window= flap_refusal= aside_after= aside_time= is_host= keep_coordinator= timeout= candidate= protocol= ca_cert= ssl_cert= ssl_cert_key= user= password_file= etcd_prefix= auth=" -- "$cur")); return ;;
         --rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --max-restarts) COMPREPLY=($(compgen -W "0 1 3" -- "$cur")); return ;;
         --monitor-interval) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -55,7 +56,7 @@ _crun() {
         --log-format) COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
-    options="--nnodes --nproc-per-node --node-rank --scheduler --role --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --pmi --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --store-gateway --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --log-format --use-env --print-completion --help --version"
+    options="--nnodes --nproc-per-node --node-rank --scheduler --role --on-failure --service --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --pmi --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --store-gateway --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --log-format --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else

@@ -16,7 +16,10 @@
  * If a worker was killed from outside, its whole node may be about to end. If the node leaves or is
  * lost within KILLED_MS, it excuses the failure. While the budget has a restart left, the next
  * round does not wait for that: the failure is charged, and the charge is refunded if the node goes
- * in time. */
+ * in time.
+ *
+ * A failure that is final ends the job like a failure with a spent budget, even if restarts are
+ * left. It is final if the program of the worker has --on-failure=end. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <inttypes.h>
@@ -37,20 +40,24 @@ void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat 
         .open = true, .failed_ms = now_ms, .killed_until_ms = COORDINATOR_NEVER,
         /* the round is rebuilt, and its store may have been lost with the earlier coordinator */
         .excused = c->is_rebuilt};
+    c->charge.round = c->round;
     (void) snprintf(c->charge.what, sizeof(c->charge.what), "%s", f->what);
+    (void) snprintf(c->charge.host, sizeof(c->charge.host), "%s", failed->host);
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         s->is_killed = false;
         s->unheard = s != failed && !s->local && was_in_round(s);
         if (s->unheard) c->charge.unheard++;
     }
-    charge_killed(c, now_ms, failed, f);
+    charge_note_blame(c, now_ms, failed, f);
 }
 
-void charge_killed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
+void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f) {
-    /* ignored if the job has one node only: once that is gone, no node is left to go on */
-    if (!c->charge.open || f->round != c->round || f->is_killed == 0 || c->seat_count == 1) return;
+    if (!c->charge.open || f->round != c->round) return;
+    if (f->blame == RENDEZVOUS_FINAL) c->charge.is_final = true;
+    /* KILLED is ignored if the job has one node: once that is gone, no node is left to go on */
+    if (f->blame != RENDEZVOUS_KILLED || c->seat_count == 1) return;
     s->is_killed = true;
     c->charge.killed_until_ms = now_ms + KILLED_MS;
     coordinator_wake_by(c, c->charge.killed_until_ms);
@@ -77,6 +84,8 @@ bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struc
 
 static void excuse(struct coordinator *c, const struct coordinator_seat *s) {
     c->charge.excused = true;
+    c->backoff_until_ms = 0;
+    if (c->charge.is_counted) standings_excused(&c->standings, c->charge.host);
     coordinator_log(c, CR_LOG_INFO,
                     "a failure costs no restart, because node '%.200s' is gone; the failure was: "
                     "%.500s", s->host, c->charge.what);
@@ -86,7 +95,9 @@ void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coor
     if (c->charge.excused) return;
     if (c->charge.open) {
         bool in_time = since_ms <= c->charge.failed_ms + c->lease_ms;
-        if (s->unheard || (s->group_rank >= 0 && in_time)) excuse(c, s);
+        if (!s->unheard && (s->group_rank < 0 || !in_time)) return;
+        excuse(c, s);
+        budget_lost(&c->budget, c->charge.round);
     } else if (c->charge.charged && s->is_killed && since_ms <= c->charge.killed_until_ms) {
         budget_refund(&c->budget);
         excuse(c, s);
@@ -106,7 +117,8 @@ static bool awaits_killed_node(struct coordinator *c, int64_t now_ms) {
 }
 
 bool charge_allows_round(struct coordinator *c, int64_t now_ms) {
-    if (!c->charge.open || c->charge.excused || budget_is_left(&c->budget)) return true;
+    if (!c->charge.open || c->charge.excused) return true;
+    if (budget_is_left(&c->budget) && !c->charge.is_final) return true;
     if (c->charge.unheard > 0 || awaits_killed_node(c, now_ms)) return false;
     c->charge.open = false;
     coordinator_set_why(c, "%s", c->charge.what);

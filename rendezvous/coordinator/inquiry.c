@@ -2,8 +2,8 @@
  * that names the rank for which others wait (behind.c). An inquiry begins when an operator requests
  * a dump, when a worker is hung, or when a worker has failed that was waiting for others. Nodes of
  * protocol version 3 do not answer. */
-#include "rendezvous/coordinator/behind_internal.h"
 #include "rendezvous/coordinator/coordinator_internal.h"
+#include "rendezvous/rules/rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>

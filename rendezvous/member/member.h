@@ -90,7 +90,7 @@ void member_free(struct member *m); /* `m` may be NULL */
 
 void member_join(struct member *m, int64_t now_ms);
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
-                   bool is_killed);
+                   enum rendezvous_blame blame);
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round);
 void member_change_answer(struct member *m, uint64_t id, int64_t step, int64_t needs_ms);
 void member_change_ready(struct member *m, uint64_t id);

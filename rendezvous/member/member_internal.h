@@ -51,7 +51,7 @@ struct member {
     /* true: a worker has failed in the last round, and the coordinator may not know it yet */
     bool owes_failure;
     char what[512]; /* the failure of that worker */
-    bool is_killed; /* true: that worker was ended by a signal from outside */
+    enum rendezvous_blame blame; /* what is reported besides that failure */
     /* true: an inquiry was requested in this round, and its result has not come */
     bool awaits_behind;
     /* time at which FAILED is sent even if the result of the inquiry has not come; CR_FOREVER =
@@ -73,6 +73,9 @@ struct member {
     struct succession succession; /* what this node does if the coordinator is lost */
     bool leader_ended;      /* true: the last coordinator has closed the connection */
     struct rdzv_heir at;    /* the coordinator of the newest WELCOME; port 0 = the endpoint */
+    /* The coordinator that has formed the node's last round, or the round beside which the node
+     * waits, or to which the node was sent since; port 0 = the endpoint. */
+    struct rdzv_heir home;
     struct rdzv_heir aim;   /* where the present try goes; port 0 = the endpoint */
     int64_t heard_ms;       /* time of the last message of the coordinator */
     int64_t heard_at_ms;    /* newest at_ms in the connection's WELCOME and BEAT_ACKs */

@@ -59,6 +59,8 @@ void member_fill_join(const struct member *m, struct rdzv_join *join) {
     join->before_seen = m->succession.before_seen;
     join->before_size = m->succession.before_size;
     join->before_place = m->succession.before_place;
+    join->before_by = m->succession.before_by;
+    join->formed_by = m->succession.coordinator;
 }
 
 /* ---- RESUME, and what is repeated after it ---- */
@@ -115,7 +117,7 @@ void member_send_resume(struct member *m, int64_t now_ms) {
     msg.resume.world_size = m->world_size;
     msg.resume.change = m->change.id;
     msg.resume.what = msg.resume.part == RDZV_PART_FAILED ? m->what : "";
-    msg.resume.is_killed = m->is_killed;
+    msg.resume.blame = (uint32_t) m->blame;
     m->resumes = false;
     m->resumed_ms = now_ms;
     m->old_lease_ms = now_ms + keep_alive_left(&m->keep_alive, now_ms);

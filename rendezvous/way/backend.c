@@ -57,16 +57,16 @@ int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
     return check_lease(o, err);
 }
 
-void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend_addresses *found,
+void backend_look_up_endpoint(const struct rendezvous_options *o, struct host_addresses *found,
                               struct backend_plan *out) {
     struct cr_error err = {0};
-    if (backend_look_up(o->endpoint.host, found, &err) == 0) {
+    if (addr_look_up(o->endpoint.host, found, &err) == 0) {
         (void) snprintf(out->facts, sizeof(out->facts), "%s", found->text);
         return;
     }
     out->unresolved = true;
     if (o->join_timeout_ms > out->connect_timeout_ms) out->connect_timeout_ms = o->join_timeout_ms;
-    backend_machine_addr(found->machine);
+    addr_of_machine(found->machine);
     cr_warn("%s; trying again for %g s", err.text, (double) out->connect_timeout_ms / 1000);
 }
 
@@ -74,19 +74,19 @@ void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend
  * address; else the endpoint's. Returns "" if each node has to find out the address itself: the
  * endpoint is 0.0.0.0 or ::, or is a name that resolves to a loopback address, which workers on
  * other machines cannot use. */
-static const char *store_addr_of(const struct backend_addresses *found,
+static const char *store_addr_of(const struct host_addresses *found,
                                  const struct backend_plan *plan) {
     const char *addr = found->local[0] != '\0' ? found->local : found->first;
     if (plan->own_addr[0] != '\0') return plan->own_addr;
     if (found->is_any) return "";
-    return backend_is_loopback(addr) && !found->is_written_loopback ? "" : addr;
+    return addr_is_loopback(addr) && !found->is_written_loopback ? "" : addr;
 }
 
 /* Returns the address at which the rounds' stores listen, if the coordinator listens at `bind`. */
 static const char *store_host_of(const struct backend_plan *plan, const char *bind) {
     bool shares_port = plan->store_port != 0;
     bool publishes_other = plan->own_addr[0] != '\0' && strcmp(plan->own_addr, bind) != 0;
-    if (shares_port && !backend_is_any(bind)) return bind; /* nodes connect to the store's port */
+    if (shares_port && !addr_is_any(bind)) return bind; /* nodes connect to the store's port */
     if (!shares_port && plan->own_bind[0] != '\0') return plan->own_bind;
     /* If publishes_other is true, workers reach the store at --local-addr. That is a name, or an
      * address that this machine does not have, such as one that a router translates, so the store
@@ -94,7 +94,7 @@ static const char *store_host_of(const struct backend_plan *plan, const char *bi
     return publishes_other ? "" : bind;
 }
 
-void backend_plan_listening(const struct backend_addresses *found, struct backend_plan *out) {
+void backend_plan_listening(const struct host_addresses *found, struct backend_plan *out) {
     bool is_everywhere = strcmp(found->first, "::") == 0; /* IPv6 and IPv4 */
     bool is_own = found->is_numeric && found->local[0] != '\0';
     bool is_exact = (found->is_written_loopback || is_own) && !is_everywhere;
@@ -116,8 +116,8 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
                                  .connect_timeout_ms = o->read_timeout_ms,
                                  .coordinator_wait_ms = o->coordinator_wait_ms};
     if (o->local_addr != NULL && o->local_addr[0] != '\0') {
-        struct backend_addresses own;
-        rc = backend_look_up(o->local_addr, &own, err);
+        struct host_addresses own;
+        rc = addr_look_up(o->local_addr, &own, err);
         if (rc < 0) return cr_wrap(err, "--local-addr");
         (void) snprintf(out->own_addr, sizeof(out->own_addr), "%s", own.first);
         if (own.is_numeric && own.local[0] != '\0' && !own.is_any) {

@@ -28,7 +28,7 @@ static void plan_alone(const struct rendezvous_options *o, struct backend_plan *
         (void) snprintf(out->store_host, sizeof(out->store_host), "127.0.0.1");
         (void) snprintf(out->own_addr, sizeof(out->own_addr), "127.0.0.1");
     } else if (out->own_addr[0] == '\0') {
-        backend_machine_addr(out->own_addr);
+        addr_of_machine(out->own_addr);
     }
     if (out->own_bind[0] != '\0') {
         (void) snprintf(out->store_host, sizeof(out->store_host), "%s", out->own_bind);
@@ -41,9 +41,9 @@ static void plan_alone(const struct rendezvous_options *o, struct backend_plan *
  * machine, or cannot be resolved, the job runs without listening there, because no other node has
  * to connect. */
 static void plan_one_node(const struct rendezvous_options *o, struct backend_plan *out) {
-    struct backend_addresses found;
+    struct host_addresses found;
     struct cr_error err = {0};
-    if (backend_look_up(o->endpoint.host, &found, &err) < 0) {
+    if (addr_look_up(o->endpoint.host, &found, &err) < 0) {
         cr_warn("cannot listen at '%s': %s", out->where, err.text);
         plan_alone(o, out);
     } else if (found.local[0] == '\0' && o->is_host < 0) {
@@ -71,7 +71,7 @@ int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *o
         else plan_one_node(o, out);
         return 0;
     }
-    struct backend_addresses found;
+    struct host_addresses found;
     int rc = check_port(o, err);
     if (rc < 0) return rc;
     backend_look_up_endpoint(o, &found, out);
@@ -80,6 +80,7 @@ int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *o
     else out->hosting = found.local[0] != '\0' ? BACKEND_MAY_HOST : BACKEND_CONNECTS;
     backend_plan_listening(&found, out);
     out->listen_port = o->endpoint.port;
+    out->may_use_signpost = o->max_nodes > 1;
     out->allows_heirs = o->max_nodes >= 3 && !o->keeps_coordinator;
     out->asks_first = out->hosting == BACKEND_MAY_HOST && found.has_others;
     out->host_delay_ms = HOST_FIRST_MS + found.before_local * HOST_NEXT_MS;

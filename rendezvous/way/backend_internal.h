@@ -4,6 +4,7 @@
 #ifndef RENDEZVOUS_BACKEND_INTERNAL_H
 #define RENDEZVOUS_BACKEND_INTERNAL_H
 
+#include "rendezvous/dial/dial.h"
 #include "rendezvous/way/way.h"
 
 int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *out,
@@ -17,7 +18,7 @@ int backend_etcd_plan(const struct rendezvous_options *o, struct backend_plan *o
  * their description in out->facts. If the name cannot be resolved, that is no error: the name of a
  * pod, for example, appears when the pod runs. In that case the function logs a warning, sets
  * out->unresolved, and makes out->connect_timeout_ms at least join_timeout_ms. */
-void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend_addresses *found,
+void backend_look_up_endpoint(const struct rendezvous_options *o, struct host_addresses *found,
                               struct backend_plan *out);
 
 /* Plans where the coordinator and the stores of a hosting node listen, and at which address workers
@@ -28,9 +29,6 @@ void backend_look_up_endpoint(const struct rendezvous_options *o, struct backend
  * interfaces by IPv4. If the user wrote a name, they listen on all interfaces, because other nodes
  * may know another address of that name. An address given by --local-addr decides for the stores,
  * unless they share the endpoint's port (backend static). */
-void backend_plan_listening(const struct backend_addresses *found, struct backend_plan *out);
-
-/* Stores the address at which other machines reach this one; see backend_addresses.machine. */
-void backend_machine_addr(char out[RDZV_ADDR_MAX]);
+void backend_plan_listening(const struct host_addresses *found, struct backend_plan *out);
 
 #endif

@@ -12,7 +12,7 @@
  * for the others. */
 static int check_forgotten_rank(const struct rendezvous_options *o,
                                 const struct backend_plan *plan,
-                                const struct backend_addresses *found, struct cr_error *err) {
+                                const struct host_addresses *found, struct cr_error *err) {
     if (o->node_rank_given || plan->one_node || plan->unresolved) return 0;
     if (plan->node_rank != 0 || found->local[0] != '\0') return 0;
     return cr_fail(err, -EINVAL,
@@ -22,7 +22,7 @@ static int check_forgotten_rank(const struct rendezvous_options *o,
 
 int backend_static_plan(const struct rendezvous_options *o, struct backend_plan *out,
                         struct cr_error *err) {
-    struct backend_addresses found;
+    struct host_addresses found;
     out->fixed_ranks = true;
     out->node_rank = o->node_rank >= 0 ? o->node_rank : 0;
     out->one_node = o->max_nodes == 1;
@@ -39,7 +39,7 @@ int backend_static_plan(const struct rendezvous_options *o, struct backend_plan 
                        o->endpoint.host);
     }
     if (out->one_node) {
-        int rc = backend_look_up(o->endpoint.host, &found, err);
+        int rc = addr_look_up(o->endpoint.host, &found, err);
         if (rc < 0) return rc;
     } else {
         backend_look_up_endpoint(o, &found, out);

@@ -11,8 +11,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "rendezvous/way/etcd_client_internal.h"
-#include "rendezvous/way/etcd_election_internal.h"
+#include "rendezvous/etcd/etcd.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/memory.h"
-#include "rendezvous/way/secured_stream_internal.h"
+#include "rendezvous/dial/dial.h"
 #include "rendezvous/way/way_internal.h"
 #include "store/store.h"
 

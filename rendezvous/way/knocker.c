@@ -3,7 +3,7 @@
 
 #include "base/buffer.h"
 #include "rendezvous/protocol/protocol.h"
-#include "rendezvous/way/secured_stream_internal.h"
+#include "rendezvous/dial/dial.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "rendezvous/dial/dial.h"
 #include "rendezvous/way/way_internal.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 
 /* Returns whether only processes of this machine can reach what a hosting node opens. */
 static bool listens_locally(const struct backend_plan *plan) {
-    return backend_is_loopback(plan->listen_port != 0 ? plan->listen_host : plan->store_host);
+    return addr_is_loopback(plan->listen_port != 0 ? plan->listen_host : plan->store_host);
 }
 
 /* ---- opening ---- */
@@ -52,7 +53,7 @@ static int open_elected(uv_loop_t *loop, const struct rendezvous_options *o,
                                          .close_timeout_ms = o->close_timeout_ms,
                                          .ring = plan->ring,
                                          .says_open = plan->says_open &&
-                                                      !backend_is_loopback(plan->listen_host)};
+                                                      !addr_is_loopback(plan->listen_host)};
     int rc = coordinator_host_open(loop, &h, &host, err);
     if (rc < 0) return cr_wrap(err, "cannot listen for the nodes of job '%s'", o->run_id);
     rc = way_elected_new(loop, o, plan, host, out, err);

@@ -64,6 +64,8 @@ struct backend_plan {
     int64_t host_delay_ms;
     /* true: if the coordinator is lost, this node or another one takes over */
     bool allows_heirs;
+    /* true: a TCPStore at the endpoint that is not crun's may say where the coordinator is */
+    bool may_use_signpost;
     uint64_t instance;                 /* `instance` in this node's JOIN */
     /* The fields below are used only if this node hosts the coordinator or may do so. */
     bool alone;                        /* true: the job has one node and listens nowhere */
@@ -96,40 +98,6 @@ int backend_check(const struct rendezvous_options *o, struct cr_error *err);
  * text in err. */
 int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
                  struct cr_error *err);
-
-/* The addresses of a host, from the resolver, compared with those of this machine's interfaces. */
-struct backend_addresses {
-    char first[RDZV_ADDR_MAX];  /* the host's first address; IPv4 is preferred to IPv6 */
-    char local[RDZV_ADDR_MAX];  /* an address of the host that this machine has, or "" */
-    bool is_loopback;           /* true: `first` is a loopback address */
-    /* true if the user wrote "localhost" or a loopback address. If false, a loopback address comes
-     * from a name, such as "127.0.1.1 head" in Debian's /etc/hosts on the machine `head`. Other
-     * machines know another address of that name, so this machine must not listen on loopback
-     * only. */
-    bool is_written_loopback;
-    bool is_any;                /* true: the host is 0.0.0.0 or ::, all interfaces */
-    bool is_numeric;            /* true: the user wrote an address, not a name */
-    bool has_others;            /* true: the host has addresses of other machines, too */
-    uint32_t before_local;      /* how many of the others are smaller (race_compare()) */
-    /* address at which other machines reach this one: that of the default route, or else of the
-     * first interface; a loopback address if there is no other */
-    char machine[RDZV_ADDR_MAX];
-    /* such as "'n0' resolves to 10.0.0.1; this node has 10.0.0.2, 127.0.0.1" */
-    char text[512];
-};
-
-/* Resolves `host`, and blocks until the resolver has answered. Returns 0, or -ENOENT and a text in
- * err. */
-int backend_look_up(const char *host, struct backend_addresses *out, struct cr_error *err);
-
-/* Writes the numeric addresses of this machine's interfaces, separated by blanks, without loopback
- * addresses; at most `room` - 1 bytes. Workers of this node may connect from any of them. */
-void backend_list_own_addresses(char *out, size_t room);
-
-/* Returns whether a numeric address is a loopback address: 127.0.0.0/8 or ::1. */
-bool backend_is_loopback(const char *addr);
-/* Returns whether a host means all interfaces: 0.0.0.0 or ::. */
-bool backend_is_any(const char *host);
 
 /* ---- the way to the coordinator ---- */
 

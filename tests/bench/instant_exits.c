@@ -15,7 +15,7 @@
  * same worker program and --width, for at most 20000 workers. The program's exit status is 1 if an
  * exit was lost, reported twice or had the wrong status. */
 #include "agent/process/nursery.h"
-#include "agent/process/spawn.h"
+#include "agent/system/spawn.h"
 #include "base/clock.h"
 #include "base/parse.h"
 

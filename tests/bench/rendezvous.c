@@ -22,7 +22,7 @@
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
-#include "rendezvous/way/secured_stream_internal.h"
+#include "rendezvous/dial/secured_stream_internal.h"
 #include "rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>
@@ -170,8 +170,8 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) text;
 }
 
-static const struct member_session_actions session_actions = {on_welcome, on_message, on_broken,
-                                                              on_log};
+static const struct member_session_actions session_actions = {
+    .on_welcome = on_welcome, .on_message = on_message, .on_broken = on_broken, .log = on_log};
 
 static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct node *n = arg;

@@ -1,7 +1,7 @@
 /* libFuzzer target: parses any bytes as a worker's error file, and makes the failure report that
  * shows the error record. The report must contain no control sequence that a terminal would
  * execute. */
-#include "agent/report/verdict.h"
+#include "agent/verdict/decision.h"
 #include "base/assert.h"
 #include "base/text.h"
 

@@ -3,8 +3,8 @@
  * equal objects and equal results. On each object, the target calls all functions that read fields.
  */
 #include "base/assert.h"
-#include "rendezvous/way/etcd_answer_internal.h"
-#include "rendezvous/way/etcd_fields_internal.h"
+#include "rendezvous/etcd/answer_internal.h"
+#include "rendezvous/etcd/fields_internal.h"
 
 #include <errno.h>
 #include <stdint.h>

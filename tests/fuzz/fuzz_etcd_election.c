@@ -5,7 +5,7 @@
  * again each time when it has got the current time. */
 #include "base/assert.h"
 #include "base/clock.h"
-#include "rendezvous/way/etcd_election_internal.h"
+#include "rendezvous/etcd/election_internal.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -122,8 +122,9 @@ def test_the_secret_of_the_job(tmp):
         assert "--rdzv-token-file=/proc/self/fd/" in done.stdout, done
         assert "abababab" not in done.stdout, done
     done = on(rsh, "--rdzv-conf=auth=off", "--hosts", "127.0.0.2,127.0.0.3", "--no-python", "sh",
-              "-c", look)
-    assert done.returncode == 0 and "--rdzv-token-file=" not in done.stdout, done
+              "-c", "tr '\\0' '\\n' < /proc/$PPID/cmdline")  # other tests may run crun with a token
+    assert done.returncode == 0 and "--rdzv-conf=" in done.stdout, done
+    assert "--rdzv-token-file=" not in done.stdout, done
 
 
 def test_restarts(tmp):
@@ -163,7 +164,9 @@ def test_signals(tmp):
         wait_for(lambda: len(list(marks.glob("[01]"))) == 2, "both workers")
         p.send_signal(which)
         out, err = p.communicate(timeout=60)
-        assert p.returncode == 1, (p.returncode, out, err)
+        # A launcher that is about to end, because the other one has left the job, is ended by the
+        # signal itself.
+        assert p.returncode in (1, 128 + which), (p.returncode, out, err)
         # The launcher that gets the signal first leaves the job, for which the other one may stop
         # its worker with SIGTERM.
         got = sorted(m.name for m in marks.glob("*.*"))

@@ -37,7 +37,7 @@ class Documents(unittest.TestCase):
         script = printed("crun", "--print-completion", "bash")
         for option in re.search(r'options="(.*)"', script).group(1).split():
             self.assertRegex(text, rf"`(-\w`, `)?{option}\b", f"docs/usage.md lacks {option}")
-        table = (ROOT / "launcher/values.c").read_text()
+        table = (ROOT / "launcher/options/values.c").read_text()
         for key, kind in re.findall(r'\{"(\w+)", CONF_(\w+)', table):
             if kind not in ("ACCEPTED", "TAKEN"):
                 self.assertIn(f"| `{key}` |", text)

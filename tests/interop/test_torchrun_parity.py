@@ -170,6 +170,30 @@ class Parity(unittest.TestCase):
         self.both(*self.STATIC, "--log_dir={logs}", "--tee=1", DUMP,
                   env={"DUMP_THEN": "print", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": ""})
 
+    def test_the_words_that_tools_search_for(self):
+        """Called torchrun, crun ends with torchrun's status and says torchrun's words."""
+        with tempfile.TemporaryDirectory(prefix="crun-name-") as folder:
+            link = pathlib.Path(folder, "torchrun")
+            link.symlink_to(CRUN)
+            for args, env, status, words in (
+                    (["--help"], {}, 0, [r"[Uu]sage: torchrun"]),
+                    (["--standalone"], {}, 2, [r"torchrun(\.py)?: error: the following arguments "
+                                               r"are required"]),
+                    (["--bogus", DUMP], {}, 2, [r"torchrun(\.py)?: error: unrecognized arguments"]),
+                    ([DUMP], {"DUMP_THEN": "exit:3"}, 1, [
+                        r"(?m)^torch\.distributed\.elastic\.multiprocessing\.errors\."
+                        r"ChildFailedError: $", r"(?m)^\S+ FAILED$",
+                        r"(?m)^Root Cause \(first observed failure\):\n\[0\]:$",
+                        r"(?m)^  exitcode  : 3 \(pid: \d+\)"]),
+                    (["--no_python", "sh", "-c", "kill -9 $$$$"], {}, 1, [
+                        r"(?m)^  exitcode  : -9 \(pid: \d+\)",
+                        r"(?m)^  traceback : Signal 9 \(SIGKILL\) received by PID \d+$"])):
+                for launcher in (TORCHRUN, [str(link)]):
+                    done = Job(*args, env=env, launcher=launcher)
+                    self.assertEqual(done.status, status, (args, done.err))
+                    for word in words:
+                        self.assertRegex(done.out + done.err, word, (launcher, args))
+
     def test_wrong_command_lines(self):
         for args in (["--bogus", DUMP], ["--standalone"], ["--nnodes=2:1", DUMP],
                      ["--nnodes=x", DUMP],

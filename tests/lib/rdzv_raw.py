@@ -56,7 +56,7 @@ SINCE_3 = {
     "JOIN": "u64 incarnation, u64 digest, i64 stop_limit_ms, u32 store_port,"
             "u32 last_group_size, u64 last_coordinator, u32 skips_last_call",
     "ACCEPTED": "u64 incarnation, text differs",
-    "FAILED": "u32 is_killed",
+    "FAILED": "u32 blame",
     "BEAT": "u64 rounds_over",
     "WELCOME": "u32 in_launcher, u64 coordinator",
     "ROUND": "u32 max_restarts, u64 incarnation",

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "launcher/values.h"
+#include "launcher/options/values.h"
 #include "rendezvous/rendezvous.h"
 
 #include <inttypes.h>

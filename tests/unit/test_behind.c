@@ -1,8 +1,8 @@
 /* Tests how the rank for which others wait is found: the 64-bit words of a worker's page that say
  * which operation the worker is in (contract/progress.h), and the line that names the rank
- * (rendezvous/coordinator/behind.c). */
+ * (rendezvous/rules/behind.c). */
 #include "contract/progress.h"
-#include "rendezvous/coordinator/behind_internal.h"
+#include "rendezvous/rules/behind_internal.h"
 #include "rendezvous/types.h"
 #include "tests/lib/run_suite.h"
 #include "worker_runtime/report/report.h"

@@ -1,7 +1,7 @@
 /* Tests how the launcher finds GPUs. No GPU is needed: the test builds a fake NVML library and
  * makes fake /dev and /proc folders. */
-#include "launcher/accelerators.h"
-#include "launcher/devices.h"
+#include "launcher/devices/accelerators.h"
+#include "launcher/devices/gpus.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

@@ -2,7 +2,7 @@
  * key, when it loses and gets back the right to form rounds, and what it does when members of the
  * etcd cluster do not answer. */
 #include "base/clock.h"
-#include "rendezvous/way/etcd_election_internal.h"
+#include "rendezvous/etcd/election_internal.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

@@ -1,7 +1,7 @@
-/* Tests agent/report/failures.h and kernel_log.h: the order of failures across nodes, texts from
+/* Tests agent/verdict/failures.h and kernel_log.h: the order of failures across nodes, texts from
  * other hosts, and lines of the kernel's log. */
-#include "agent/report/failures.h"
-#include "agent/report/kernel_log.h"
+#include "agent/evidence/kernel_log.h"
+#include "agent/verdict/failures.h"
 
 #include "tests/lib/run_suite.h"
 

@@ -1,6 +1,6 @@
-/* Tests of launcher/hosts_options.h: which options, workers and variables the hosts of --hosts get,
- * and which combinations are refused. */
-#include "launcher/hosts_options.h"
+/* Tests of launcher/options/hosts_options.h: which options, workers and variables the hosts of
+ * --hosts get, and which combinations are refused. */
+#include "launcher/options/hosts_options.h"
 #include "tests/lib/fake_environment.h"
 #include "tests/lib/run_suite.h"
 

@@ -2,7 +2,7 @@
  * grammar, every default and every rule of torchrun. A job_world of the test's own replaces the
  * environment and the machine. */
 #include "launcher/job.h"
-#include "launcher/values.h"
+#include "launcher/options/values.h"
 #include "tests/lib/fake_environment.h"
 #include "tests/lib/run_suite.h"
 

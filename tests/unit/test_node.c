@@ -54,6 +54,15 @@ static int do_start(void *arg, bool *starts) {
     return 0;
 }
 
+static int do_restart(void *arg, uint32_t w) {
+    (void) arg;
+    note("restart %u", w);
+    f.pages[w] = (struct channel_page){0};
+    if (f.cannot_start == 0) return 0;
+    f.cannot_start--;
+    return -ENOMEM;
+}
+
 static int do_hand_over(void *arg, uint32_t w) {
     (void) arg;
     note("hand over %u", w);
@@ -112,9 +121,10 @@ static void do_read_page(void *arg, uint32_t w, struct worker_progress *out) {
 }
 
 static void do_join(void *arg) { (void) arg, note("join"); }
-static void do_failed(void *arg, uint64_t round, bool is_killed) {
+static void do_failed(void *arg, uint64_t round, enum rendezvous_blame blame) {
     (void) arg;
-    note("failed %" PRIu64 "%s", round, is_killed ? " (killed)" : "");
+    static const char *const words[] = {"", " (killed)", " (final)"};
+    note("failed %" PRIu64 "%s", round, words[blame]);
 }
 static void do_succeeded(void *arg, uint64_t r) { (void) arg, note("succeeded %" PRIu64, r); }
 static void do_leave(void *arg) { (void) arg, note("leave"); }
@@ -141,6 +151,7 @@ static void do_log(void *arg, enum cr_log_level level, const char *text) {
 }
 
 static const struct node_actions actions = {
+    .restart = do_restart,
     .start = do_start, .hand_over = do_hand_over, .stop = do_stop, .keep = do_keep,
     .signal = do_signal, .kill_hung = do_kill_hung, .is_dead = do_is_dead,
     .send_packet = do_send_packet, .ask_dump = do_ask_dump, .read_page = do_read_page,
@@ -157,14 +168,17 @@ static const struct node_actions actions = {
 
 static void forget_what_it_asked(void) { cr_buffer_clear(&f.asked); }
 
-static void fixture_open(void) {
-    struct node_settings settings = {.workers = WORKERS, .stop_timeout_ms = STOP_MS,
+static void open_with(const struct node_policy *policies) {
+    struct node_settings settings = {.workers = WORKERS, .policies = policies,
+                                     .stop_timeout_ms = STOP_MS,
                                      .shutdown_timeout_ms = SHUTDOWN_MS,
                                      .log_level = CR_LOG_DEBUG};
     memset(&f, 0, sizeof(f));
     f.now = 1000;
     ck_assert_int_eq(node_init(&f.node, &settings, &actions, NULL), 0);
 }
+
+static void fixture_open(void) { open_with(NULL); }
 
 static void fixture_close(void) {
     node_done(&f.node);
@@ -920,6 +934,124 @@ START_TEST(test_every_state_names_its_limit) {
 }
 END_TEST
 
+/* ---- the policies of several programs ---- */
+
+/* Opens the node once more: worker 0 has the default policy, worker 1 is restarted alone twice in a
+ * round, and the failure of worker 2 ends the job. */
+static void with_policies(bool is_service) {
+    struct node_policy policies[WORKERS] = {
+        [1] = {.on_failure = NODE_RESTARTS_ALONE, .restarts = 2, .is_service = is_service},
+        [2] = {.on_failure = NODE_ENDS_JOB}};
+    node_done(&f.node);
+    open_with(policies);
+    running();
+}
+
+START_TEST(test_a_worker_is_restarted_alone_until_its_restarts_are_used_up) {
+    with_policies(false);
+    exits(1, 3);
+    ASKED("restart 1");
+    exits(1, -9);
+    ASKED("restart 1");
+    ck_assert_int_eq(f.node.group.state, GROUP_RUNNING);
+    ck_assert_uint_eq(f.node.group.living, 3);
+    exits(1, 3);
+    ASKED("failed 0; stop 15 30000");
+}
+END_TEST
+
+START_TEST(test_the_next_round_begins_with_all_restarts) {
+    with_policies(false);
+    exits(1, 3);
+    exits(1, 3);
+    round_is_over();
+    for (uint32_t i = 0; i < WORKERS; i++) dies_of_our_signal(i);
+    processes_are_gone();
+    ASKED("restart 1; restart 1; stop 15 30000; join");
+    round_begins(1);
+    exits(1, 3);
+    ASKED("start 0 1 2; restart 1");
+}
+END_TEST
+
+START_TEST(test_a_worker_that_ended_well_is_not_restarted) {
+    with_policies(false);
+    exits(1, 0);
+    exits(0, 0);
+    ASKED("");
+    exits(2, 0);
+    ASKED("succeeded 0");
+}
+END_TEST
+
+START_TEST(test_a_worker_that_is_being_stopped_is_not_restarted) {
+    with_policies(false);
+    round_is_over();
+    ASKED("stop 15 30000");
+    exits(1, 3);
+    ASKED("");
+}
+END_TEST
+
+START_TEST(test_a_worker_that_cannot_be_restarted_has_failed) {
+    with_policies(false);
+    f.cannot_start = 1;
+    exits(1, 3);
+    ASKED("restart 1; failed 0; stop 15 30000");
+    ck_assert_uint_eq(f.node.group.living, 2);
+}
+END_TEST
+
+START_TEST(test_a_worker_restarted_during_a_change_is_not_waited_for) {
+    with_policies(false);
+    is_at_step(1, 5);
+    change_comes(7);
+    ASKED("send 1 CHANGE; answer 7 step 5 needs 0");
+    agreed_step_is(7, 6);
+    forget_what_it_asked();
+    exits(1, 3);
+    ASKED("restart 1; ready 7");
+}
+END_TEST
+
+START_TEST(test_a_failure_that_ends_the_job_is_final) {
+    with_policies(false);
+    exits(2, -9);
+    ASKED("failed 0 (final); stop 15 30000");
+}
+END_TEST
+
+START_TEST(test_the_round_does_not_wait_for_a_service) {
+    with_policies(true);
+    exits(0, 0);
+    ASKED("");
+    exits(2, 0);
+    ASKED("succeeded 0");
+    ck_assert_int_eq(f.node.group.state, GROUP_WAITING);
+    exits(1, 3); /* other nodes may still need the service */
+    ASKED("restart 1");
+    job_ends(RENDEZVOUS_SUCCEEDED);
+    ASKED("stop 15 7000");
+    dies_of_our_signal(1);
+    processes_are_gone();
+    ASKED("finish");
+    ck_assert_int_eq(f.node.group.ending, GROUP_SUCCEEDED);
+}
+END_TEST
+
+START_TEST(test_a_service_that_ends_while_the_node_waits_changes_nothing) {
+    with_policies(true);
+    exits(0, 0);
+    exits(2, 0);
+    ASKED("succeeded 0");
+    can_rejoin(1);
+    rejoins(1);
+    exits(1, 0);
+    ASKED("");
+    ck_assert_uint_eq(f.node.group.living, 0);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("node");
     TCase *t = tcase_create("node");
@@ -978,6 +1110,15 @@ int main(void) {
     tcase_add_test(t, test_a_signal_is_passed_on_and_kept_workers_get_it_too);
     tcase_add_test(t, test_a_signal_between_rounds_ends_parked_workers);
     tcase_add_test(t, test_every_state_names_its_limit);
+    tcase_add_test(t, test_a_worker_is_restarted_alone_until_its_restarts_are_used_up);
+    tcase_add_test(t, test_the_next_round_begins_with_all_restarts);
+    tcase_add_test(t, test_a_worker_that_ended_well_is_not_restarted);
+    tcase_add_test(t, test_a_worker_that_is_being_stopped_is_not_restarted);
+    tcase_add_test(t, test_a_worker_that_cannot_be_restarted_has_failed);
+    tcase_add_test(t, test_a_worker_restarted_during_a_change_is_not_waited_for);
+    tcase_add_test(t, test_a_failure_that_ends_the_job_is_final);
+    tcase_add_test(t, test_the_round_does_not_wait_for_a_service);
+    tcase_add_test(t, test_a_service_that_ends_while_the_node_waits_changes_nothing);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -1,6 +1,6 @@
 /* Tests of --numa-binding with invented machines: each test writes the sysfs files of a machine
  * with several NUMA nodes into a folder, which the code reads in place of /sys. */
-#include "launcher/numa_binding.h"
+#include "launcher/devices/numa_binding.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

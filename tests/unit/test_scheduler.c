@@ -2,7 +2,7 @@
  * variables, and of its lists of hosts. (tests/golden/test_schedulers.py tests all other
  * environments.) */
 #include "launcher/scheduler/find_internal.h"
-#include "launcher/scheduler_options.h"
+#include "launcher/options/scheduler_options.h"
 #include "tests/lib/fake_environment.h"
 #include "tests/lib/run_suite.h"
 

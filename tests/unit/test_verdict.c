@@ -1,8 +1,8 @@
 /* Tests agent/report: the choice of the worker that failed first and of the cause, the text of the
  * failure report, the contents of error files, and the display of a stream's last lines. */
-#include "agent/report/error_file.h"
-#include "agent/report/last_lines.h"
-#include "agent/report/verdict.h"
+#include "agent/evidence/error_file.h"
+#include "agent/evidence/last_lines.h"
+#include "agent/verdict/decision.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"
 

@@ -7,7 +7,7 @@
  * memory of this process until it execs (as vfork), with fork, and with fork on a kernel without
  * pidfds. A test for which containment matters runs with and without a cgroup. */
 #include "agent/process/nursery_internal.h"
-#include "agent/process/proc.h"
+#include "agent/system/proc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tests/lib/run_suite.h"

@@ -1,0 +1,13 @@
+/* What is read about a worker after its death: its error file, its last lines of output, the lines
+ * of the kernel's log, and the number of out-of-memory kills. Code outside agent/evidence/ includes
+ * only this header. */
+#ifndef AGENT_EVIDENCE_H
+#define AGENT_EVIDENCE_H
+
+#include "agent/evidence/error_file.h"
+#include "agent/evidence/error_record.h"
+#include "agent/evidence/kernel_log.h"
+#include "agent/evidence/last_lines.h"
+#include "agent/evidence/oom.h"
+
+#endif

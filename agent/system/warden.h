@@ -1,0 +1,67 @@
+/* The warden is a small process that ends all processes of a nursery if this process (the launcher)
+ * dies before it has ended them itself. */
+#ifndef AGENT_WARDEN_H
+#define AGENT_WARDEN_H
+
+#include "agent/system/cgroup.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define WARDEN_TOKEN_MAX   40   /* size in bytes of a buffer for a nursery's token with its NUL */
+#define WARDEN_SESSION_MAX 4096 /* the most workers that the roster can hold */
+
+/* What the warden has to know. The roster is in memory that this process shares with the warden, so
+ * adding a worker costs no system call and does not wake the warden. */
+struct warden_roster {
+    /* Time in ms of the monotonic clock at which the warden ends the workers if this process has
+     * not set a later time before; CR_FOREVER if there is no such time. The launcher sets it with
+     * warden_set_fence(). */
+    int64_t fence_ms;
+    /* set to true by the warden when it ends workers at the fence, to false by the launcher */
+    bool fenced;
+    pid_t deputy; /* the warden's deputy; 0 if there is none; the warden sets it */
+    /* [i]: the pid of a living worker, which is also the number of its Unix session; or 0 if the
+     * entry is free */
+    pid_t session[WARDEN_SESSION_MAX];
+};
+
+struct warden {
+    pid_t pid; /* 0 = there is no warden */
+    int pidfd; /* becomes readable when the warden has died; -1 on a kernel without pidfds */
+    /* the writing end of a line. When its last copy is closed, by this process or because this
+     * process dies, the warden ends all processes of the nursery */
+    int lifeline;
+    /* A copy of the writing end of the deputy's line; the warden has the other copy. When both are
+     * closed because this process and the warden are dead, the deputy does what the warden would
+     * have done. A byte in this line makes the deputy exit. */
+    int deputy_line;
+};
+
+/* Sets roster->fence_ms. The warden sleeps until the fence that it has read last, and then reads
+ * the fence again. So this function wakes the warden only if the new fence is earlier, or if the
+ * old one has passed. */
+void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fence_ms);
+
+/* Forks a warden for the nursery that has this token, cgroup and roster, and stores the warden in
+ * *w. Returns 0 or a negative errno. */
+int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
+                 struct warden_roster *roster);
+
+/* Kills the warden and makes its deputy exit. Call this when the nursery has no processes left, and
+ * then call warden_wait(). */
+void warden_kill(struct warden *w);
+
+/* Makes the warden end all processes of the nursery that are left, and then exit. After this call
+ * w->pid is 0 and nobody waits for the warden; do not call warden_wait(). */
+void warden_release(struct warden *w);
+
+/* Makes the deputy of a dead warden exit, and closes *deputy_line. Call this when another warden
+ * has been started. */
+void warden_dismiss_deputy(int *deputy_line);
+
+/* Waits until the warden is dead, and reaps it. The warden must have been killed, by warden_kill()
+ * or from outside. */
+void warden_wait(struct warden *w);
+
+#endif
