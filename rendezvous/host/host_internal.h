@@ -201,12 +201,25 @@ bool host_retire_own_job(struct coordinator_host *host);
 /* Call this when another host leads the job. Sends the nodes of the job away; nodes that come later
  * are sent to that host. */
 void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
-/* Decides whether this host serves a node that has sent HELLO. */
+/* Call this when another host says that it leads the job, at this address. If this host's
+ * coordinator may not decide, because it has formed no round of the job or lacks the majority of
+ * the nodes, calls host_supersede_job(). */
+void host_hear_leader(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
+/* Returns whether this host serves a node that has sent HELLO (rules/leading_internal.h). */
 struct host_session_verdict host_judge(struct coordinator_host *host,
                                        const struct rdzv_hello *hello);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
+
+/* ---- gate_codec.c ---- */
+
+/* Makes what lies between a store's gates and their connections: with a ring, the tunnel by which
+ * gateways show that they have the key of a member of the job `run_id`; without, nothing. Copies
+ * the secrets. Returns 0 or -ENOMEM. */
+int host_gate_codec_new(struct secure_ring *ring, const char *run_id, struct store_codec *out);
+/* Wipes the secrets. Call this when no store uses the codec any more. */
+void host_gate_codec_free(struct store_codec *codec);
 
 /* ---- guard.c ---- */
 

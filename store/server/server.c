@@ -144,9 +144,18 @@ static void free_server(struct store_server *server) {
     cr_buffer_done(&server->out);
     store_lend_done(server);
     free(server->rx);
+    free(server->refused_key);
+    free(server->refused_why);
     (void) pthread_cond_destroy(&server->done);
     (void) pthread_mutex_destroy(&server->lock);
     free(server);
+}
+
+/* If memory is short, no key is refused. */
+static void copy_refused_key(struct store_server *server, const struct store_server_options *o) {
+    if (o == NULL || o->refused_key == NULL) return;
+    server->refused_why = strdup(o->refused_why);
+    if (server->refused_why != NULL) server->refused_key = strdup(o->refused_key);
 }
 
 static struct store_server *new_server(const struct store_server_options *options) {
@@ -163,6 +172,7 @@ static struct store_server *new_server(const struct store_server_options *option
     server->client_lines.about = "the store's clients";
     STAILQ_INIT(&server->calls);
     fill_options(server, options);
+    copy_refused_key(server, options);
     (void) pthread_mutex_init(&server->lock, NULL);
     (void) pthread_cond_init(&server->done, NULL);
     return server;
@@ -291,6 +301,28 @@ int store_space_know(struct store_space *space, const struct cr_network_list *no
 
 void store_server_given_back(struct store_server *server) {
     (void) atomic_fetch_sub(&server->passed_on, 1);
+}
+
+struct beginning {
+    struct store_space *space;
+    uint64_t incarnation, round;
+    struct store_codec codec;
+};
+
+static void run_begin_round(struct store_server *server, void *arg) {
+    const struct beginning *b = arg;
+    (void) server;
+    store_gates_drop(b->space);
+    b->space->has_round = true;
+    b->space->incarnation = b->incarnation;
+    b->space->round = b->round;
+    b->space->codec = b->codec;
+}
+
+void store_space_begin_round(struct store_space *space, uint64_t incarnation, uint64_t round,
+                             const struct store_codec *codec) {
+    struct beginning b = {space, incarnation, round, *codec};
+    call(space->server, run_begin_round, &b);
 }
 
 static void run_clear(struct store_server *server, void *arg) {
