@@ -109,7 +109,7 @@ static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data);
 static void close_parts(struct agent *a) {
     a->open_parts = 1 + (a->status != NULL) + (a->nursery != NULL) + (a->rendezvous != NULL) +
                     (a->relay != NULL) + (a->watchdog != NULL) + (a->channels != NULL) +
-                    (a->hang != NULL);
+                    (a->hang != NULL) + (a->health != NULL);
     /* The nursery is closed first: nursery_close() kills the warden without waiting for its death.
      * The warden dies while the store's thread is being stopped, so the wait for its death, at the
      * end, is short. */
@@ -120,6 +120,7 @@ static void close_parts(struct agent *a) {
     if (a->watchdog != NULL) watchdog_close(a->watchdog, on_part_closed);
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
     if (a->hang != NULL) hang_close(a->hang, on_part_closed);
+    if (a->health != NULL) health_close(a->health, on_part_closed, a);
     if (answers_close(&a->answers, on_part_closed, a)) a->open_parts++;
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
     if (suspension_watch_close(&a->suspension, on_part_closed)) a->open_parts++;
@@ -239,9 +240,47 @@ static void do_read_page(void *arg, uint32_t worker, struct worker_progress *out
 
 /* ---- the node's calls of the rendezvous ---- */
 
+/* Joins the next round; first makes the health check, if the job has one. */
 static void do_join(void *arg) {
     struct agent *a = arg;
-    rendezvous_join(a->rendezvous);
+    if (a->health == NULL) {
+        rendezvous_join(a->rendezvous);
+        return;
+    }
+    a->joins = true;
+    health_begin(a->health, a->rounds);
+}
+
+/* Ends a job of one node, which is not fit: no other node could take its place. */
+static void end_unfit(struct agent *a, const char *why) {
+    health_stop(a->health);
+    (void) cr_fail(&a->error, -EIO, "this node is not fit for the job: %s", why);
+    a->is_unfit = true;
+    node_end(&a->node, cr_monotonic_ms(), RENDEZVOUS_LOST);
+}
+
+static void warn_unfit(const struct agent *a, const char *why) {
+    cr_warn("host '%s' is not fit for the job: %s; it gets no place in a round, and is checked "
+            "again from time to time", a->host, why);
+}
+
+/* Runs when a health check is over. `why` is "" if this node is fit. */
+static void on_health(void *arg, const char *why) {
+    struct agent *a = arg;
+    if (a->open_parts > 0 || a->node.group.state != GROUP_JOINING) {
+        health_stop(a->health);
+        return;
+    }
+    history_health(&a->history, why);
+    if (why[0] != '\0' && a->job->rendezvous.max_nodes == 1) {
+        end_unfit(a, why);
+    } else {
+        if (why[0] != '\0' && a->joins) warn_unfit(a, why);
+        rendezvous_set_unfit(a->rendezvous, why);
+        if (a->joins) rendezvous_join(a->rendezvous);
+        a->joins = false;
+    }
+    agent_arm_timer(a);
 }
 
 /* Logs the first failure of a round as soon as it is known. The failure report comes only when all
@@ -329,6 +368,7 @@ static void warn_of_failure(struct agent *a) {
 
 static void end_history(struct agent *a) {
     history_end(&a->history, outcome_words[a->result.outcome]);
+    cycle_info_end(&a->cycle_info);
     history_write_summary(&a->history, a->rounds > 0 && a->round.group_rank == 0, &a->summary);
     a->result.summary = a->summary.len > 0 ? a->summary.data : NULL;
 }
@@ -351,7 +391,7 @@ static void end_cause(struct agent *a) {
         case_file_add_own_failures(&a->case_file);
         a->result.cause = cause_of_failure(a);
     } else if (a->result.outcome == AGENT_ERROR) {
-        bool is_lost = a->node.group.ending == GROUP_LOST;
+        bool is_lost = a->node.group.ending == GROUP_LOST && !a->is_unfit;
         a->result.cause = is_lost ? AGENT_CAUSE_RENDEZVOUS : AGENT_CAUSE_MACHINE;
     }
 }
@@ -535,13 +575,27 @@ static int open_status(struct agent *a, struct cr_error *err) {
 }
 
 /* Returns how long, in ms, this agent waits after SIGKILL for the end of its workers. The grace
- * before SIGKILL, this wait and the agent's own end take stop_limit_ms together, because the
+ * before SIGKILL, this wait, a health check and the agent's own end take stop_limit_ms, because the
  * coordinator waits no longer for a node. */
 static int64_t give_up_ms(const struct agent_job *job) {
     int64_t grace_ms = job->stop_timeout_ms > job->shutdown_timeout_ms ? job->stop_timeout_ms
                                                                        : job->shutdown_timeout_ms;
-    int64_t ms = job->rendezvous.stop_limit_ms - grace_ms - OWN_END_MS;
+    bool checks = job->health_command != NULL || job->health_builtin != 0;
+    int64_t ms = job->rendezvous.stop_limit_ms - grace_ms - OWN_END_MS -
+                 (checks ? job->health_timeout_ms : 0);
     return ms > OWN_END_MS ? ms : OWN_END_MS;
+}
+
+static int open_health(struct agent *a, struct cr_error *err) {
+    const struct agent_job *job = a->job;
+    if (job->health_command == NULL && job->health_builtin == 0) return 0;
+    a->health_options = (struct health_options){
+        .builtin = job->health_builtin, .command = job->health_command,
+        .timeout_ms = job->health_timeout_ms, .workers = agent_worker_count(a),
+        .folder = a->logs.path[0] != '\0' ? a->logs.path : "/tmp",
+        .addr = job->rendezvous.local_addr};
+    a->health = health_open(a->loop, &a->health_options, on_health, a);
+    return a->health != NULL ? 0 : cr_fail(err, -ENOMEM, "cannot check this node: no memory left");
 }
 
 /* Opens the objects that the agent owns. The nursery is first, because it forks its warden, and a
@@ -571,6 +625,7 @@ static int open_parts(struct agent *a, struct cr_error *err) {
                        &agent_hang_calls, a, &a->hang, err);
     }
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
+    if (rc == 0) rc = open_health(a, err);
     if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);
     if (rc == 0) rc = open_relay(a, err);
     a->case_file.relay = a->relay;
@@ -611,6 +666,8 @@ static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *
     a->node_lines.about = "the workers";
     a->node_lines.max = LINES_MIN + LINES_PER_WORKER * settings.workers;
     a->timer_ms = a->lease_end_ms = CR_FOREVER;
+    a->cycle_info.folder = job->cycle_info_dir;
+    a->cycle_info.run_id = job->rendezvous.run_id;
     if (gethostname(a->host, sizeof(a->host) - 1) < 0) strcpy(a->host, "localhost");
     a->processes = calloc(settings.workers, sizeof(struct worker_process *));
     if (a->processes == NULL) return -ENOMEM;
@@ -643,6 +700,6 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
         return rc;
     }
     *out = a;
-    rendezvous_join(a->rendezvous);
+    do_join(a);
     return 0;
 }

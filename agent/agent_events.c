@@ -88,6 +88,7 @@ static void on_empty(void *arg) {
     struct agent *a = arg;
     log_relay_end(a->relay);
     history_gone(&a->history);
+    cycle_info_end(&a->cycle_info);
     node_processes_gone(&a->node, cr_monotonic_ms());
     agent_arm_timer(a);
 }
@@ -252,6 +253,9 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
     a->change = LEDGER_BY_NODES;
     events_round(agent_event_source(a), round, cr_monotonic_ms() - a->began_ms);
     history_round(&a->history, round);
+    if (round->group_rank == 0) {
+        cycle_info_begin(&a->cycle_info, a->rendezvous, round, a->host, a->logs.path);
+    }
     node_round(&a->node, cr_monotonic_ms(), round);
     if (a->node.group.state == GROUP_RUNNING) history_started(&a->history, round);
     agent_arm_timer(a);

@@ -8,6 +8,7 @@
 #include "agent/attempt.h"
 #include "agent/case_file.h"
 #include "agent/hang.h"
+#include "agent/health/health.h"
 #include "agent/history.h"
 #include "agent/node/node.h"
 #include "agent/output/log_relay.h"
@@ -47,10 +48,15 @@ struct agent {
     struct watchdog *watchdog; /* NULL if the job has no timer file */
     struct suspension_watch suspension;
     struct hang *hang; /* NULL if the job has no hang timeout */
+    struct health *health; /* NULL if the job has no health check */
+    struct health_options health_options;
+    bool is_unfit; /* true: the job ends because this node is not fit */
+    bool joins; /* true: the health check runs, and this node joins when its result has come */
     struct answers answers;
     struct case_file case_file;
     struct cr_log_limit node_lines; /* log lines that workers can cause */
     struct history history;
+    struct cycle_info cycle_info;
     struct status_server *status; /* NULL if the job has no status address */
     enum ledger_cause change; /* kind of the change that was announced last in this round */
 

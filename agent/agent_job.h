@@ -107,12 +107,16 @@ struct agent_job {
                                  * (--step-timeout); 0 if there is no limit */
     enum agent_summary summary; /* --summary */
     const char *event_log;      /* path of the event log (--event-log), or NULL */
+    const char *cycle_info_dir; /* folder of NVRx's cycle info files (--cycle-info-dir), or NULL */
     const char *status_addr;    /* HOST:PORT or unix:PATH (--status-addr), or NULL */
     /* longest time in ms for which no worker of the node writes output or uses the processor
      * (--hang-timeout); 0 if there is no limit */
     int64_t hang_timeout_ms;
     bool hang_when_silent; /* true if only output counts, not the use of the processor
                             * (--hang-when) */
+    const char *health_command; /* command of --health-check, or NULL */
+    uint32_t health_builtin;    /* mask of built-in checks (agent/health/health.h); 0 = none */
+    int64_t health_timeout_ms;  /* longest time of one health check (--health-timeout) */
     int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
     /* 1 if the launcher's own log (base/log.h) goes through the output relay, so that a full stderr

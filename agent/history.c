@@ -118,6 +118,11 @@ void history_started(struct history *h, const struct rendezvous_round *round) {
     log_round(h, "workers_started", round);
 }
 
+void history_health(struct history *h, const char *why) {
+    event_log_write(h->log, "health_checked",
+                    json_pack("{s:b, s:o}", "fit", why[0] == '\0', "why", status_json_text(why)));
+}
+
 void history_worker_ended(struct history *h, uint32_t local_rank, const struct worker_exit *how) {
     if (h->log == NULL) return;
     event_log_write(h->log, "worker_ended",

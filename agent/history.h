@@ -31,6 +31,8 @@ int history_open(struct history *h, const struct agent_job *job, const struct ca
 void history_close(struct history *h); /* the history may be all zeros */
 
 void history_round(struct history *h, const struct rendezvous_round *round);
+/* Call this with the result of a health check: why the node is not fit, or "" if it is fit. */
+void history_health(struct history *h, const char *why);
 /* Call this when the workers of the round are started. */
 void history_started(struct history *h, const struct rendezvous_round *round);
 /* Call this when a worker was started again alone, the `restarts`-th time in this round. */

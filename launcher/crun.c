@@ -8,13 +8,15 @@
  *   2  the command line is wrong or the program cannot be run: nothing was started
  *
  * The agent also runs this program under the name INSPECTOR_NAME, which makes it the program of
- * inspect/inspector.h.
+ * inspect/inspector.h, and under the name HEALTH_NAME, which makes it that of
+ * agent/health/health.h.
  *
  * Signal handlers are installed before the first worker starts. After a signal that ends the job,
  * crun stops all workers in order. If no worker had started when the signal arrived, crun then
  * raises the same signal against itself and dies of it, as torchrun does: for SIGTERM a shell
  * reports 143, not 1. */
 #include "agent/agent.h"
+#include "agent/health/health.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -525,6 +527,7 @@ int main(int argc, char **argv) {
     struct options options;
     struct cr_error err = {0};
     if (strcmp(argv[0], INSPECTOR_NAME) == 0) return inspector_main(argc, argv);
+    if (strcmp(argv[0], HEALTH_NAME) == 0) return health_main(argc, argv);
     cr_keep_standard_files();
     cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     char **words = calloc((size_t) argc + 1, sizeof(*words)); /* options_parse() reorders argv */

@@ -4,6 +4,7 @@
  * begins with the name of the option. */
 #include "launcher/job.h"
 
+#include "agent/health/health.h"
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/parse.h"
@@ -121,6 +122,7 @@ static const struct simple_value {
     {OPTION_PREEMPTION_NOTICE, SECONDS_OR_ZERO, INTO_JOB(preemption_notice_ms), NULL},
     {OPTION_STEP_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.step_timeout_ms), NULL},
     {OPTION_HANG_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.hang_timeout_ms), NULL},
+    {OPTION_HEALTH_TIMEOUT, SECONDS, INTO_JOB(agent.health_timeout_ms), NULL},
     {OPTION_LEFTOVERS, WORD, NOWHERE, "detached end keep"},
     {OPTION_HANG_WHEN, WORD, NOWHERE, "idle silent"},
     {OPTION_EXIT_CODES, WORD, NOWHERE, "torchrun distinct"},
@@ -683,6 +685,8 @@ static int build_history(struct builder *b) {
         int wrong = cr_fail(b->err, -EINVAL, "'%.200s' is neither text nor json", format);
         return name_option(b, OPTION_LOG_FORMAT, wrong);
     }
+    a->cycle_info_dir = text_of(b, OPTION_CYCLE_INFO_DIR);
+    if (a->cycle_info_dir != NULL && a->cycle_info_dir[0] == '\0') a->cycle_info_dir = NULL;
     a->status_addr = text_of(b, OPTION_STATUS_ADDR);
     if (a->status_addr != NULL && a->status_addr[0] == '\0') a->status_addr = NULL;
     for (unsigned i = 0; i < CR_ARRAY_LEN(words); i++) {
@@ -774,7 +778,19 @@ static int build_signals(struct builder *b) {
 static void set_stop_limit(struct agent_job *a) {
     int64_t grace_ms = a->stop_timeout_ms > a->shutdown_timeout_ms ? a->stop_timeout_ms
                                                                     : a->shutdown_timeout_ms;
-    if (a->rendezvous.stop_limit_ms == 0) a->rendezvous.stop_limit_ms = grace_ms + DEATH_MS;
+    if (a->rendezvous.stop_limit_ms != 0) return;
+    a->rendezvous.stop_limit_ms = grace_ms + DEATH_MS;
+    /* a node joins again only after its health check */
+    bool checks = a->health_command != NULL || a->health_builtin != 0;
+    if (checks) a->rendezvous.stop_limit_ms += a->health_timeout_ms;
+}
+
+static int build_health(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    a->health_command = text_of(b, OPTION_HEALTH_CHECK);
+    if (a->health_command != NULL && a->health_command[0] == '\0') a->health_command = NULL;
+    int rc = health_read_checks(text_of(b, OPTION_HEALTH_BUILTIN), &a->health_builtin, b->err);
+    return rc < 0 ? name_option(b, OPTION_HEALTH_BUILTIN, rc) : 0;
 }
 
 static int build_ending(struct builder *b) {
@@ -787,6 +803,7 @@ static int build_ending(struct builder *b) {
     if (strcmp(leftovers, "end") == 0) a->leftovers = AGENT_LEFTOVERS_END;
     if (strcmp(leftovers, "keep") == 0) a->leftovers = AGENT_LEFTOVERS_KEEP;
     int rc = build_shutdown_timeout(b);
+    if (rc == 0) rc = build_health(b);
     if (rc == 0) set_stop_limit(a);
     return rc < 0 ? rc : build_signals(b);
 }

@@ -38,7 +38,10 @@ check-notices: all ## 1,000 notices at random moments; all ranks save after the 
 check-why: all ## 200 hung jobs of 16 ranks; crun-agent why names the odd rank of each
 	$(Q)SEEDS=$(or $(SEEDS),200) CK_TIMEOUT_MULTIPLIER=20 $(runner) integration \
 	    --filter 'test_why$$'
-.PHONY: check-notices check-why
+check-health: all ## 10,000 starts of healthy nodes with all built-in checks; none is refused
+	$(Q)HEALTHY_STARTS=$(or $(STARTS),10000) CK_TIMEOUT_MULTIPLIER=20 $(runner) integration \
+	    --filter 'test_health$$'
+.PHONY: check-notices check-why check-health
 
 asan: ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(Q)make/deps.sh check

@@ -27,7 +27,7 @@ FACES = {
     "rendezvous": ["rendezvous.h", "server.h", "store_guard.h", "types.h"],
     "inspect": ["inspect.h", "inspector.h"],
     "status": ["attach.h", "json_text.h", "snapshot.h", "status.h", "view.h"],
-    "agent": ["agent.h", "agent_job.h", "output/console.h"],
+    "agent": ["agent.h", "agent_job.h", "health/health.h", "output/console.h"],
     "launcher": [],
     "operator": [],
     "worker_runtime": ["include/crunrt.h"],
@@ -78,6 +78,7 @@ CHAMBERS = {
                      "agent/report", "agent/verdict", "agent/watchdog", "contract", "inspect",
                      "rendezvous", "status"]),
     "agent/node": ("node.h", ["contract", "rendezvous"]),
+    "agent/health": ("health.h", []),
     "agent/system": ("system.h", []),
     "agent/process": ("nursery.h", ["agent/system"]),
     "agent/output": ("log_relay.h", []),
@@ -157,6 +158,7 @@ PURE = [
     "rendezvous/way/signpost_value.c",
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
+    "agent/health/judge.c",
     "agent/environment.c", "agent/role.c",
     "agent/output/line_splitter.c", "agent/output/last_bytes.c",
     "agent/verdict/failures.c",
@@ -213,8 +215,8 @@ MAY_SLEEP = {
 }
 
 # Only what is part of a program prints or exits.
-MAY_PRINT = ("launcher/crun.c", "base/program/program.c", "base/assert.h", "store/command/",
-             "operator/", "examples/",
+MAY_PRINT = ("launcher/crun.c", "agent/health/program.c", "base/program/program.c", "base/assert.h",
+             "store/command/", "operator/", "examples/",
              "worker_runtime/mpi/")  # MPI's default: an error ends the program
 LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")
 

@@ -56,7 +56,10 @@ static void print_node(void *arg, const struct rdzv_status_node *n) {
     }
     (void) printf(", role ");
     print_text(n->role);
-    (void) printf(", heard %.1f s ago\n", (double) n->silent_ms / 1000);
+    (void) printf(", heard %.1f s ago", n->silent_ms < 0 ? 0.0 : (double) n->silent_ms / 1000);
+    if (n->unfit[0] != '\0') (void) printf(", not fit: ");
+    print_text(n->unfit);
+    (void) printf("\n");
 }
 
 static void print_time(const char *what, int64_t left_ms) {
@@ -117,13 +120,14 @@ static void add_job(void *arg, const struct rdzv_status_job *j) {
 static void add_node(void *arg, const struct rdzv_status_node *n) {
     struct answer *a = arg;
     json_t *node = json_pack(
-        "{s:o, s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:f}", "host", status_json_text(n->host), "addr",
-        status_json_text(n->addr), "pid", (json_int_t) n->pid, "role", status_json_text(n->role),
+        "{s:o, s:o, s:I, s:o, s:s, s:I, s:I, s:I, s:f, s:o}", "host", status_json_text(n->host),
+        "addr", status_json_text(n->addr), "pid", (json_int_t) n->pid, "role",
+        status_json_text(n->role),
         "state",
         rendezvous_state_name(n->state),
         "group_rank", (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank,
         "local_world_size", (json_int_t) n->local_world_size, "heard_s_ago",
-        (double) n->silent_ms / 1000);
+        n->silent_ms < 0 ? 0.0 : (double) n->silent_ms / 1000, "unfit", status_json_text(n->unfit));
     /* NULL if no job was received before this node; then add() sets a->incomplete */
     json_t *job = json_array_get(a->jobs, json_array_size(a->jobs) - 1);
     add(a, json_object_get(job, "members"), node);

@@ -488,6 +488,11 @@ void rendezvous_join(struct rendezvous *r) {
     end_event(r);
 }
 
+void rendezvous_set_unfit(struct rendezvous *r, const char *why) {
+    member_set_unfit(r->member, why);
+    end_event(r);
+}
+
 void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what,
                        enum rendezvous_blame blame) {
     member_failed(r->member, now_ms(r), round, what, blame);

@@ -117,6 +117,11 @@ bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status
  * failed, when all its workers are gone. on_round or on_end follows. */
 void rendezvous_join(struct rendezvous *r);
 
+/* Notes the result of this node's health check: why the node is not fit, or "" if it is fit. Call
+ * this before rendezvous_join(). A node that is not fit gets no place in a round, and spares come
+ * first. While it waits it may call this again: once it is fit, it may get a place. */
+void rendezvous_set_unfit(struct rendezvous *r, const char *why);
+
 /* Call this when a worker of this node has failed in `round`. Only a node's first failure in a
  * round counts; a failure in a round that is not the current one is ignored. `what` is one line
  * that other nodes may log: rank, host, exit code or signal. The first failure of a round on any

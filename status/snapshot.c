@@ -46,12 +46,14 @@ void status_add_job(void *jobs, const struct rdzv_status_job *j) {
 
 void status_add_node(void *jobs, const struct rdzv_status_node *n) {
     json_t *node = json_pack(
-        "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:f}", "host", status_json_text(n->host), "addr",
-        status_json_text(n->addr), "pid", (json_int_t) n->pid, "role", status_json_text(n->role),
+        "{s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:I, s:f, s:o}", "host", status_json_text(n->host),
+        "addr", status_json_text(n->addr), "pid", (json_int_t) n->pid, "role",
+        status_json_text(n->role),
         "state", status_word(rendezvous_state_name(n->state)), "group_rank",
         (json_int_t) n->group_rank, "first_rank", (json_int_t) n->first_rank, "workers",
         (json_int_t) n->local_world_size, "heard_s_ago",
-        n->silent_ms < 0 ? 0.0 : (double) n->silent_ms / 1000);
+        n->silent_ms < 0 ? 0.0 : (double) n->silent_ms / 1000, "unfit",
+        status_json_text(n->unfit != NULL ? n->unfit : ""));
     json_t *job = json_array_get(jobs, json_array_size(jobs) - 1);
     (void) json_array_append_new(json_object_get(job, "nodes"), node);
 }

@@ -3,6 +3,7 @@
 #ifndef AGENT_REPORT_H
 #define AGENT_REPORT_H
 
+#include "agent/report/cycle_info.h"
 #include "agent/report/event_log.h"
 #include "agent/report/events.h"
 #include "agent/report/ledger.h"

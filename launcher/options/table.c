@@ -242,6 +242,22 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "idle silent",
      .help = "what --hang-timeout waits for: idle: no output and no use of the processor; silent: "
              "no output, for workers that wait in a loop, as NCCL's do"},
+    [OPTION_HEALTH_CHECK] =
+    {.name = "health-check", .value_name = "COMMAND", .gives_way = true,
+     .has_variable = true, .group = ENDING,
+     .help = "run COMMAND with /bin/sh before this node joins a round; if it fails, the node gets "
+             "no place, and its last line is the reason"},
+    [OPTION_HEALTH_BUILTIN] =
+    {.name = "health-builtin", .value_name = "LIST", .default_value = "none", .gives_way = true,
+     .has_variable = true, .group = ENDING,
+     .words = "none all clock shm memlock files disk gpu link",
+     .help = "built-in checks that run before COMMAND: all, none, or some of clock, shm, memlock, "
+             "files, disk, gpu, link, with commas between them"},
+    [OPTION_HEALTH_TIMEOUT] =
+    {.name = "health-timeout", .value_name = "SECONDS", .default_value = "30", .gives_way = true,
+     .has_variable = true, .group = ENDING,
+     .words = "10 30 120",
+     .help = "a health check that takes longer has failed"},
     [OPTION_EXIT_CODES] =
     {.name = "exit-codes", .value_name = "WORD", .default_value = "torchrun", .gives_way = true,
      .has_variable = true,
@@ -316,6 +332,10 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "event-log", .value_name = "FILE", .has_variable = true, .needs_whole_name = true,
      .group = LOGS,
      .help = "append what happens to the job, one JSON object a line, with where the time went"},
+    [OPTION_CYCLE_INFO_DIR] =
+    {.name = "cycle-info-dir", .value_name = "FOLDER", .gives_way = true,
+     .has_variable = true, .group = LOGS,
+     .help = "write a cycle_info file there for each round, as NVRx does, for nvrx-watch"},
     [OPTION_SUMMARY] =
     {.name = "summary", .gives_way = true,
      .value_name = "WORD", .default_value = "auto", .has_variable = true,

@@ -220,12 +220,13 @@ static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordina
         resuming_repeat_round(c, now_ms, s);
         return 0;
     }
-    if (s->state != SEAT_STOPPING) {
+    /* a node that is not fit sends JOIN again when the result of its health check changes */
+    if (s->state != SEAT_STOPPING && s->unfit[0] == '\0') {
         return cr_fail(err, -EPROTO, "a JOIN message came from a node that is %s",
                        seat_state_name(s->state));
     }
     s->store_port = join->store_port <= UINT16_MAX ? (uint16_t) join->store_port : 0;
-    seat_enter(c, s, SEAT_JOINED, now_ms);
+    seat_join(c, s, join, now_ms);
     aside_place(c, now_ms, s);
     succession_tell_spare(c, s);
     succession_heard(c, now_ms, s, join->heard_at_ms, join->rounds_seen);
@@ -293,7 +294,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
  * counted as succeeded. If its workers were running, the round is stopped. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why) {
-    bool has_waited = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->left_idle;
+    bool has_waited = s->state == SEAT_JOINED || s->state == SEAT_ASIDE ||
+                      s->state == SEAT_UNFIT || s->left_idle;
     bool had_round = !has_waited || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];

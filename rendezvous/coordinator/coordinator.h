@@ -208,7 +208,9 @@ void coordinator_goodbye(struct coordinator *c, const char *why);
     S(LEAVING)   /* stops its workers, then closes the connection. Limit: its stop_limit_ms */ \
     /* waits until the node that has its node rank is gone. Limit: that node's lease */ \
     S(QUEUED) \
-    S(ASIDE)     /* its host is slowed or set aside (standing_internal.h). Limit: the host's time */
+    /* its host is slowed or set aside (standing_internal.h). Limit: the host's time */ \
+    S(ASIDE) \
+    S(UNFIT)     /* its health check has failed, so it gets no place. Limit: as JOINED */
 /* clang-format on */
 
 enum coordinator_phase {
@@ -257,6 +259,7 @@ struct seat_view {
     int64_t group_rank; /* group rank in the last round; -1 = the node was not in it */
     uint32_t local_world_size, first_rank;
     int64_t heard_ms;   /* time of the node's last message */
+    const char *unfit;  /* why the node's health check has failed; "" = the node is fit */
 };
 /* Calls `visit` for every seat, in no particular order. */
 void coordinator_visit(const struct coordinator *c,

@@ -122,6 +122,7 @@ struct store_retry {
     int64_t backoff_ms; /* how long to wait if the next try fails, in ms */
 };
 
+#define SEAT_UNFIT_MAX 256 /* most bytes of the reason why a node is not fit, NUL included */
 /* What a node's JOIN says about its last round, which decides what ballots it has. */
 struct seat_vote {
     uint64_t rounds_seen, formed_by, before_seen, before_by; /* as in JOIN (message.h) */
@@ -153,6 +154,7 @@ struct coordinator_seat {
     bool comes_last; /* true: the host is set aside or slowed; set by choose_seats() */
     bool owes_progress; /* true: ASK_PROGRESS was sent, and the last PROGRESS is still to come */
     char *host, *addr, *role;
+    char unfit[SEAT_UNFIT_MAX]; /* why the node's health check has failed; "" = the node is fit */
     uint64_t pid, instance, connection;
     /* With fixed ranks, a second node of the same host may join with the node rank of this seat.
      * `next` is the seat of this second node, which is QUEUED until this seat is removed. In the
@@ -360,6 +362,10 @@ void seats_free(struct coordinator *c);
  * `state`. */
 void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_state next,
                 int64_t now_ms);
+/* Call this with each JOIN of a node that has no workers. Puts the seat into the state JOINED; or,
+ * if the JOIN says that the node is not fit, into the state UNFIT, and logs a warning. */
+void seat_join(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_join *join,
+               int64_t now_ms);
 /* Puts the new seat `s` into state QUEUED: it waits until the seat `first`, which has the same node
  * rank, is removed. */
 void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,

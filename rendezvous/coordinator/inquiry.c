@@ -15,7 +15,8 @@
 #define GROUPS_PER_RANK 64
 
 static bool is_in_round(const struct coordinator_seat *s) {
-    return s->peer != NULL && s->group_rank >= 0 && s->state != SEAT_JOINED;
+    return s->peer != NULL && s->group_rank >= 0 && s->state != SEAT_JOINED &&
+           s->state != SEAT_UNFIT;
 }
 
 void coordinator_inquire(struct coordinator *c, int64_t now_ms) {

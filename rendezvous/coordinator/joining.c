@@ -242,6 +242,7 @@ struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, voi
     char differs[RDZV_TEXT_MAX];
     s->counts_life = join->rounds_seen == 0 || join->last_coordinator == c->id;
     if (first != NULL) seat_queue(c, s, first, now_ms);
+    seat_join(c, s, join, now_ms);
     aside_place(c, now_ms, s);
     incarnation_take_memories(c, join);
     settings_compare(c, join, differs);

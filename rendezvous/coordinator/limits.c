@@ -32,13 +32,19 @@ int64_t coordinator_state_limit(const struct coordinator *c, const struct coordi
     if (s->state == SEAT_STOPPING || s->state == SEAT_LEAVING) {
         return s->since_ms + stop_limit(c, s);
     }
-    if (s->state != SEAT_JOINED || c->had_stopping) return CR_FOREVER;
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_UNFIT;
+    if (!waits || c->had_stopping) return CR_FOREVER;
     return max_ms(max_ms(s->since_ms, c->forming_ms), c->backoff_until_ms) + c->join_timeout_ms;
 }
 
 static void describe_timeout(const struct coordinator *c, const struct coordinator_seat *s,
                              int64_t now_ms, char why[RDZV_TEXT_MAX]) {
     char here[500], missing[120], gone[64] = "";
+    if (s->state == SEAT_UNFIT) {
+        (void) snprintf(why, RDZV_TEXT_MAX, "this node is not fit, and was not for %g s: %s",
+                        (double) c->join_timeout_ms / 1000, s->unfit);
+        return;
+    }
     if (s->state != SEAT_JOINED) {
         (void) snprintf(why, RDZV_TEXT_MAX, "its workers could not be stopped for %" PRId64 " s",
                         (now_ms - s->since_ms) / 1000);
@@ -65,7 +71,7 @@ static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator
         coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
         c->actions->hang_up(c->arg, s->peer);
     }
-    if (s->state != SEAT_JOINED) {
+    if (s->state != SEAT_JOINED) { /* stops its workers for too long, or is not fit */
         coordinator_log(c, CR_LOG_WARN, "node '%.200s' (process %" PRIu64 ") is left out: %.300s",
                         s->host, s->pid, why);
     }

@@ -101,7 +101,7 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
     if (was_elsewhere(c, j)) return NULL;
     if (s->state == SEAT_STOPPING) {
         struct cr_error err = {0};
-        struct rdzv_message m = {.type = RDZV_JOIN};
+        struct rdzv_message m = {.type = RDZV_JOIN, .join = *j};
         take_seat_back(c, now_ms, s, peer, j);
         (void) coordinator_receive(c, now_ms, s, &m, &err);
         return s;
@@ -299,7 +299,7 @@ static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_m
     rdzv_join_of_resume(r, &j);
     take_seat_back(c, now_ms, s, peer, &j);
     /* the node sends JOIN next */
-    if (s->state == SEAT_JOINED || s->state == SEAT_ASIDE) {
+    if (s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT) {
         seat_enter(c, s, SEAT_STOPPING, now_ms);
     }
     bool was_running = s->state == SEAT_RUNNING || s->state == SEAT_SUCCEEDED;

@@ -84,6 +84,26 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
     return NULL;
 }
 
+/* Returns the state of a node that waits for a round and not for another node's end. */
+static enum seat_state free_state(const struct coordinator_seat *s) {
+    return s->unfit[0] != '\0' ? SEAT_UNFIT : SEAT_JOINED;
+}
+
+void seat_join(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_join *join,
+               int64_t now_ms) {
+    char name[SEAT_NAME_MAX];
+    bool was_unfit = s->unfit[0] != '\0';
+    (void) snprintf(s->unfit, sizeof(s->unfit), "%s", join->unfit != NULL ? join->unfit : "");
+    seat_name(s, name);
+    if (s->unfit[0] != '\0') {
+        coordinator_log(c, CR_LOG_WARN, "%s is not fit and gets no place in a round: %s", name,
+                        s->unfit);
+    } else if (was_unfit) {
+        coordinator_log(c, CR_LOG_INFO, "%s has passed its health check now", name);
+    }
+    if (s->state != SEAT_QUEUED) seat_enter(c, s, free_state(s), now_ms);
+}
+
 void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,
                 int64_t now_ms) {
     first->next = s;
@@ -97,7 +117,8 @@ static void leave_queue(struct coordinator *c, struct coordinator_seat *s) {
     if (s->waits_for != NULL) s->waits_for->next = NULL;
     if (s->next == NULL) return;
     s->next->waits_for = NULL;
-    if (s->next->state == SEAT_QUEUED) seat_enter(c, s->next, SEAT_JOINED, s->next->heard_ms);
+    if (s->next->state != SEAT_QUEUED) return;
+    seat_enter(c, s->next, free_state(s->next), s->next->heard_ms);
 }
 
 static void unindex_seat(struct coordinator *c, const struct coordinator_seat *s) {

@@ -225,7 +225,7 @@ void succession_round_formed(struct coordinator *c) {
 
 void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_SPARE};
-    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE;
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT;
     if (c->phase != COORDINATOR_RUNNING || !waits || c->is_rebuilt) return;
     if (!c->succession.allows_heirs) return;
     m.spare.heirs = c->succession.heirs_text;

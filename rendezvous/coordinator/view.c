@@ -68,7 +68,8 @@ void coordinator_visit(const struct coordinator *c,
                                  .local = s->local, .suspended = s->peer == NULL,
                                  .state = s->state, .group_rank = s->group_rank,
                                  .local_world_size = s->local_world_size,
-                                 .first_rank = s->first_rank, .heard_ms = s->heard_ms};
+                                 .first_rank = s->first_rank, .heard_ms = s->heard_ms,
+                                 .unfit = s->unfit};
         visit(arg, &view);
     }
 }

@@ -24,10 +24,11 @@ void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room)
     for (; i < c->seat_count && len + 100 < room; i++) {
         const struct coordinator_seat *s = c->seats[i];
         const char *comma = i == 0 ? "" : ", ";
+        const char *unfit = s->unfit[0] != '\0' ? " (not fit: crun-agent status says why)" : "";
         int add = s->node_rank >= 0
-                      ? snprintf(out + len, room - len, "%s%.60s (node rank %" PRId64 ")", comma,
-                                 s->host, s->node_rank)
-                      : snprintf(out + len, room - len, "%s%.60s", comma, s->host);
+                      ? snprintf(out + len, room - len, "%s%.60s (node rank %" PRId64 ")%s", comma,
+                                 s->host, s->node_rank, unfit)
+                      : snprintf(out + len, room - len, "%s%.60s%s", comma, s->host, unfit);
         if (add > 0) len += (size_t) add;
     }
     if (i < c->seat_count) (void) snprintf(out + len, room - len, ", …");

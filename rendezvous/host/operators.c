@@ -25,7 +25,7 @@ static void visit_node(void *arg, const struct seat_view *s) {
     const struct rdzv_status_node node = {
         .host = s->host, .addr = s->addr, .role = s->role, .state = s->state, .pid = s->pid,
         .group_rank = s->group_rank, .first_rank = s->first_rank,
-        .local_world_size = s->local_world_size,
+        .local_world_size = s->local_world_size, .unfit = s->unfit,
         .silent_ms = s->local ? -1 : v->now_ms - s->heard_ms};
     v->events->on_node(v->arg, &node);
 }

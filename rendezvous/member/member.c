@@ -237,7 +237,29 @@ void member_set_addr(struct member *m, const char *addr) {
     m->set.self.addr = copy;
 }
 
+void member_set_unfit(struct member *m, const char *why) {
+    bool was_unfit = m->unfit[0] != '\0', is_same = strcmp(m->unfit, why) == 0;
+    (void) snprintf(m->unfit, sizeof(m->unfit), "%s", why);
+    bool waits = m->state == MEMBER_JOINING && m->connected && !m->joins_later;
+    if (waits && was_unfit && !is_same) send_join(m, "the health check has another result");
+}
+
+/* A coordinator of an older version would give this node a place in a round although the node is
+ * not fit, so the job ends on this node. */
+static void end_unfit(struct member *m) {
+    char text[RDZV_TEXT_MAX];
+    (void) snprintf(text, sizeof(text),
+                    "this node is not fit: %.256s; the coordinator at '%.200s' is of an older "
+                    "version, which cannot keep the node as a spare",
+                    m->unfit, m->set.where);
+    end(m, RENDEZVOUS_LOST, text);
+}
+
 static void join_when_welcomed(struct member *m, int64_t now_ms) {
+    if (m->unfit[0] != '\0' && !m->knows_unfit) {
+        end_unfit(m);
+        return;
+    }
     if (m->owes_failure && m->can_resume) member_send_resume(m, now_ms);
     m->resumes = false;
     keep_alive_start(&m->keep_alive, now_ms);
@@ -256,6 +278,7 @@ void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome
     m->heard_at_ms = welcome->at_ms;
     succession_found(&m->succession, now_ms);
     m->can_resume = welcome->version >= RDZV_VERSION_RESUME;
+    m->knows_unfit = welcome->version >= RDZV_VERSION_UNFIT;
     m->can_inquire = welcome->version >= RDZV_VERSION_INQUIRY;
     m->in_launcher = welcome->in_launcher != 0;
     m->last_coordinator = m->coordinator;

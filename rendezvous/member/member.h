@@ -89,6 +89,10 @@ void member_free(struct member *m); /* `m` may be NULL */
 /* ---- calls of the agent; none of them calls an on_… action ---- */
 
 void member_join(struct member *m, int64_t now_ms);
+/* Notes the result of this node's health check for the JOINs that follow: why the node is not fit,
+ * or "" if it is fit. A node that was not fit and waits sends JOIN again when the result
+ * changes. */
+void member_set_unfit(struct member *m, const char *why);
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
                    enum rendezvous_blame blame);
 void member_succeeded(struct member *m, int64_t now_ms, uint64_t round);

@@ -35,6 +35,7 @@ struct member {
     bool connected;       /* true: WELCOME has come on the current connection */
     bool had_coordinator; /* true: WELCOME has come on at least one connection */
     bool can_resume;      /* true: the protocol version with the last coordinator has RESUME */
+    bool knows_unfit;     /* true: the connection's protocol version has JOIN.unfit */
     bool can_inquire;     /* true: the protocol version of the connection has INQUIRE */
     bool in_launcher;     /* true: the last coordinator was in the launcher of a node */
     /* ids of the coordinators of the newest connection and of the one before it; 0 = none */
@@ -57,6 +58,7 @@ struct member {
     /* time at which FAILED is sent even if the result of the inquiry has not come; CR_FOREVER =
      * FAILED is not held for a result */
     int64_t held_ms;
+    char unfit[256]; /* why the node's health check has failed; "" = the node is fit */
     bool joins_later; /* true: the agent has called member_join() while FAILED is held */
     struct member_change change;
     struct member_notice notice;

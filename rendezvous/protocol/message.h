@@ -41,6 +41,7 @@
 #define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
 #define RDZV_VERSION_NODES    4 /* first version with NODES */
 #define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
+#define RDZV_VERSION_UNFIT    5 /* first version in which JOIN says that a node is not fit */
 #define RDZV_VERSION_HOSTS    5 /* first version with STATUS_HOST and RDZV_OPERATE_ADMIT */
 
 /* OPERATE.kind of an order to inspect workers. A host older than RDZV_VERSION_INSPECT would take
@@ -108,7 +109,8 @@
     F(u32, loss_limit)          /* max_losses plus 1; 0 = no limit */ \
     F(i64, restart_backoff_ms) F(i64, restart_refill_ms) \
     F(u32, flap_limit) F(i64, flap_window_ms) F(i64, flap_refusal_ms) \
-    F(u32, aside_after) F(i64, aside_ms)
+    F(u32, aside_after) F(i64, aside_ms) \
+    F(text, unfit)              /* why the node's health check has failed; "" = the node is fit */
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -314,7 +316,9 @@
     F(text, host) F(text, addr) F(text, role) F(u32, state) /* is an enum seat_state */ \
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
     /* silent_ms: ms since the node's last message; -1 = it is in the coordinator's process */ \
-    F(i64, silent_ms)
+    F(i64, silent_ms) \
+    V(5) \
+    F(text, unfit)              /* why the node's health check has failed; "" = the node is fit */
 #define RDZV_STATUS_DONE_FIELDS(F, V) F(u32, jobs)
 #define RDZV_OPERATED_FIELDS(F, V) \
     F(u32, nodes)               /* how many nodes the order was sent to, or hosts admitted */ \

@@ -3,12 +3,15 @@
 """Where the time went: the ledger of a node in the table at the end of a job (--summary) and in the
 event log (--event-log). The tests with steps use the Python package crunrt."""
 import json
+import os
 import pathlib
 import signal
+import socket
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from crun_job import Job  # noqa: E402
 from crun_test import BUILD, CRUN, ROOT, clean_env, crun, read_text, run, run_tests, script, skip, \
     start, wait_for  # noqa: E402
 from nodes import Nodes  # noqa: E402
@@ -163,6 +166,30 @@ def test_a_hang(tmp):
                            "--max-restarts=1", "--step-timeout=2")
     assert [r["cause"] for r in rows] == ["start", "hang"], rows
     assert rows[1]["parts_s"]["detect"] > 1.9, rows  # from the last step, not from the kill
+
+
+def test_cycle_info_files_are_those_of_nvrx(tmp):
+    """A worker fails once: two rounds, each with a file, and a link to the second."""
+    folder = tmp / "nvrx"
+    folder.mkdir()
+    worker = script(tmp, "worker.sh", "#!/bin/sh\nexit $((1 - TORCHELASTIC_RESTART_COUNT))\n")
+    job = Job("--cycle-info-dir", folder, "--max-restarts=1", "--rdzv-id=left", "--no-python",
+              worker, env={"SLURM_JOB_ID": "77", "SLURM_RESTART_COUNT": "2",
+                           "CRUN_SCHEDULER": "none", "PET_SCHEDULER": "none"})
+    assert job.status == 0, job.err
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "cycle_info.77.2.0", "cycle_info.77.2.1", "cycle_info.77.current"]
+    assert os.readlink(folder / "cycle_info.77.current") == "cycle_info.77.2.1"
+    first, second = (json.loads((folder / f"cycle_info.77.2.{i}").read_text()) for i in (0, 1))
+    assert set(first) == {"job_id", "attempt_index", "cycle_number", "cycle_start_time",
+                          "cycle_end_time", "cycle_log_file", "active_nodes", "standby_nodes",
+                          "active_ranks", "generation"}
+    assert (first["cycle_number"], second["cycle_number"]) == (0, 1)
+    assert first["active_nodes"] == socket.gethostname() and first["active_ranks"] == "0"
+    assert first["cycle_start_time"] <= first["cycle_end_time"] <= second["cycle_start_time"]
+    assert first["generation"] == second["generation"] == 1
+    job = Job("--cycle-info-dir", tmp / "missing", "--no-python", "true")
+    assert job.status == 0 and "cannot write the cycle info file" in job.err, job.err
 
 
 if __name__ == "__main__":

@@ -76,6 +76,7 @@ static void happen_at_node(struct world *w, struct sim_node *n, const struct eve
     case EV_GRACE_OVER: workers_grace_over(n, e); break;
     case EV_PACKET: worker_packet(n, e); break;
     case EV_STALL_ENDS: stall_ends(w, e); break;
+    case EV_HEALED: node_healed(n); break;
     case EV_SIGNAL: node_signal(&n->node, node_now(n), SIGTERM); break;
     default: CR_ASSERT(0 && "no event of a node");
     }
@@ -313,8 +314,8 @@ static void print_totals(const struct totals *t, int64_t schedules, int failures
                   t->events, t->rounds);
     (void) printf("%" PRIu64 " changes (%" PRIu64 " with a step), %" PRIu64 " kept, ", t->changes,
                   t->agreed, t->kept);
-    (void) printf("%" PRIu64 " parked, %" PRIu64 " hung, %" PRIu64 " left, ", t->parked, t->hung,
-                  t->left);
+    (void) printf("%" PRIu64 " parked, %" PRIu64 " hung, %" PRIu64 " left, %" PRIu64 " unfit, ",
+                  t->parked, t->hung, t->left, t->unfit);
     (void) printf("%" PRIu64 " symptoms, %" PRIu64 " charged, %" PRIu64 " excused, %" PRIu64
                   " refunded, ", t->symptoms, t->charged, t->excused, t->refunded);
     (void) printf("%" PRIu64 " elections, %" PRIu64 " resets, %" PRIu64 " resumed, ",

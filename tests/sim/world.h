@@ -80,6 +80,7 @@ enum event_type {
     EV_DEATH,         /* a worker dies */
     EV_ACT,           /* a worker does its next step */
     EV_SIGNAL,        /* a launcher gets a signal */
+    EV_HEALED,        /* a node that was not fit passes its health check */
     EV_NODE_UP,       /* a node starts */
     EV_HOST_UP,       /* a host starts */
     EV_HOST_DOWN,     /* a host ends */
@@ -308,7 +309,7 @@ struct history {
 };
 
 struct totals {
-    uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
+    uint64_t events, rounds, changes, agreed, parked, kept, hung, left, unfit, takeovers, resets;
     uint64_t resumed, rebuilt, restarts; /* RESUMEs received; rounds rebuilt; restarts of a host */
     uint64_t symptoms, charged, excused, refunded, killed, recalled, out_of_losses;
 };
@@ -447,6 +448,7 @@ void node_closed(struct conn *c, enum rendezvous_loss how);
 void node_timer(struct sim_node *n);
 void node_resume(struct sim_node *n);
 void node_gives_notice(struct sim_node *n, enum rendezvous_change_kind kind, int64_t left_ms);
+void node_healed(struct sim_node *n); /* the node passes its health check */
 void node_after_event(struct sim_node *n);
 
 /* ---- workers.c ---- */

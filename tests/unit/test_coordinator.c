@@ -2150,11 +2150,94 @@ static void teardown(void) {
     c = NULL;
 }
 
+/* Joins as a node whose health check has failed, or passed if `why` is "". */
+static void join_unfit(struct peer *p, const char *host, const char *why) {
+    static uint64_t instances = 5000;
+    struct rdzv_join j = defaults;
+    j.host = j.addr = host;
+    j.instance = ++instances;
+    j.unfit = why;
+    join_as(p, &j);
+}
+
+static void join_again(struct peer *p, const char *why) {
+    struct rdzv_message m = {.type = RDZV_JOIN, .join = defaults};
+    m.join.unfit = why;
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+START_TEST(a_node_that_is_not_fit_gets_no_place_and_a_spare_does) {
+    struct peer sick = {0}, b = {0}, spare = {0};
+    setup(2, 2, 3);
+    join_unfit(&sick, "n1", "GPU 3 is gone");
+    ck_assert_ptr_nonnull(strstr(last_warning, "n1"));
+    ck_assert_ptr_nonnull(strstr(last_warning, "GPU 3 is gone"));
+    join(&b, "n2");
+    ck_assert_int_eq(b.rounds, 0);
+    join(&spare, "n3");
+    ck_assert_int_eq(b.rounds, 1);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_int_eq(sick.rounds, 0);
+    join_again(&sick, ""); /* now it is a spare; the round is full */
+    ck_assert_int_eq(sick.rounds, 0);
+    ck_assert_int_eq(b.stops, 0);
+}
+END_TEST
+
+START_TEST(a_node_of_the_round_that_gets_sick_is_replaced_in_the_next_one) {
+    struct peer a = {0}, b = {0}, spare = {0};
+    setup(2, 2, 3);
+    join(&a, "n1");
+    join(&b, "n2");
+    join(&spare, "n3");
+    ck_assert_int_eq(a.rounds + b.rounds, 2);
+    say(&a, RDZV_FAILED, 0);
+    join_again(&a, "its disk is full");
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(b.rounds, 2);
+    ck_assert_int_eq(spare.rounds, 1);
+    ck_assert_int_eq(a.rounds, 1);
+}
+END_TEST
+
+START_TEST(a_node_that_gets_fit_completes_the_round) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 3);
+    join(&a, "n1");
+    join_unfit(&b, "n2", "its clock is wrong");
+    join_again(&b, "its clock is still wrong");
+    ck_assert_int_eq(a.rounds, 0);
+    join_again(&b, "");
+    ck_assert_int_eq(a.rounds, 1);
+    ck_assert_int_eq(b.rounds, 1);
+}
+END_TEST
+
+START_TEST(a_node_that_stays_sick_is_sent_away_with_its_reason) {
+    struct peer a = {0};
+    setup(2, 2, 3);
+    join_unfit(&a, "n1", "GPU 3 is gone");
+    for (int i = 0; i < 200 && a.ends == 0; i++) {
+        now += 5000;
+        struct rdzv_message beat = {.type = RDZV_BEAT};
+        if (a.seat != NULL) (void) coordinator_receive(c, now, a.seat, &beat, NULL);
+        coordinator_tick(c, now);
+    }
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_ptr_nonnull(strstr(a.why, "not fit"));
+    ck_assert_ptr_nonnull(strstr(a.why, "GPU 3 is gone"));
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("coordinator");
     TCase *t = tcase_create("rules");
     tcase_set_timeout(t, 30);
     tcase_add_checked_fixture(t, NULL, teardown);
+    tcase_add_test(t, a_node_that_is_not_fit_gets_no_place_and_a_spare_does);
+    tcase_add_test(t, a_node_of_the_round_that_gets_sick_is_replaced_in_the_next_one);
+    tcase_add_test(t, a_node_that_gets_fit_completes_the_round);
+    tcase_add_test(t, a_node_that_stays_sick_is_sent_away_with_its_reason);
     tcase_add_test(t, min_equal_max_starts_at_the_last_join);
     tcase_add_test(t, test_a_final_failure_ends_the_job);
     tcase_add_test(t, test_a_final_failure_counts_after_another_failure);

@@ -663,11 +663,44 @@ static void teardown(void) {
     m = NULL;
 }
 
+START_TEST(a_node_that_is_not_fit_joins_again_when_it_is) {
+    greeting.version = RDZV_VERSION_UNFIT;
+    setup(0);
+    member_set_unfit(m, "GPU 3 is gone");
+    member_join(m, now);
+    welcome();
+    ck_assert_int_eq(joins, 1);
+    member_set_unfit(m, "GPU 3 is gone"); /* nothing new */
+    ck_assert_int_eq(joins, 1);
+    member_set_unfit(m, "");
+    ck_assert_int_eq(joins, 2);
+    member_set_unfit(m, "");
+    ck_assert_int_eq(joins, 2);
+    hear_round(0);
+    ck_assert_int_eq(rounds, 1);
+    greeting.version = 2;
+}
+END_TEST
+
+START_TEST(a_node_that_is_not_fit_does_not_join_an_old_coordinator) {
+    greeting.version = RDZV_VERSION_UNFIT - 1;
+    setup(0);
+    member_set_unfit(m, "GPU 3 is gone");
+    member_join(m, now);
+    welcome();
+    ck_assert_int_eq(joins, 0);
+    ck_assert_int_eq(ends, 1);
+    greeting.version = 2;
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("member");
     TCase *t = tcase_create("rules");
     tcase_set_timeout(t, 30);
     tcase_add_checked_fixture(t, NULL, teardown);
+    tcase_add_test(t, a_node_that_is_not_fit_joins_again_when_it_is);
+    tcase_add_test(t, a_node_that_is_not_fit_does_not_join_an_old_coordinator);
     tcase_add_test(t, it_beats_at_the_interval_and_is_fenced_before_the_lease_ends);
     tcase_add_test(t, a_suspended_node_stops_its_workers_at_once);
     tcase_add_test(t, the_lease_counts_from_the_beat_not_from_its_answer);
