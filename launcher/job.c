@@ -564,6 +564,7 @@ static int build_listening(struct builder *b) {
         int rc = cr_port_range_parse(ports, &r->ports, b->err);
         if (rc < 0) return name_option(b, OPTION_PORT_RANGE, rc);
     }
+    r->store_gateway = is_on(b, OPTION_STORE_GATEWAY);
     if (allow == NULL || allow[0] == '\0') return 0;
     return name_option(b, OPTION_STORE_ALLOW,
                        rendezvous_store_guard_parse(allow, &r->store_guard, b->err));

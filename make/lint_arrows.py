@@ -46,11 +46,12 @@ CHAMBERS = {
     "base/program": (None, []),
     "contract": (None, []),
 
-    "store": (None, ["store/bytes", "store/client", "store/server"]),
+    "store": (None, ["store/bytes", "store/client", "store/gateway", "store/server"]),
     "store/bytes": ("bytes.h", []),
     "store/wire": ("wire.h", ["store/bytes"]),
     "store/keyspace": ("keyspace.h", ["store/wire"]),
-    "store/server": ("server.h", ["store/bytes", "store/keyspace", "store/wire"]),
+    "store/gateway": ("gateway.h", ["store/keyspace", "store/wire"]),
+    "store/server": ("server.h", ["store/bytes", "store/gateway", "store/keyspace", "store/wire"]),
     "store/client": ("client.h", ["store/bytes", "store/wire"]),
     "store/command": (None, []),
 
@@ -67,7 +68,7 @@ CHAMBERS = {
     "rendezvous/dial": ("dial.h", ["rendezvous/protocol", "rendezvous/secure"]),
     "rendezvous/etcd": ("etcd.h", ["rendezvous/dial"]),
     "rendezvous/way": ("way.h", ["rendezvous/dial", "rendezvous/etcd", "rendezvous/host",
-                                 "rendezvous/protocol", "rendezvous/secure"]),
+                                 "rendezvous/protocol", "rendezvous/secure", "store"]),
 
     "inspect": (None, []),
 
@@ -132,6 +133,8 @@ PURE = [
     "store/keyspace/wait.c", "store/keyspace/watch.c", "store/keyspace/counter.c",
     "store/keyspace/listing.c", "store/keyspace/look_ahead.c", "store/keyspace/remains.c",
     "store/keyspace/key_table.c", "store/keyspace/output.c", "store/client/probe.c",
+    "store/gateway/gate.c", "store/gateway/gateway.c", "store/gateway/greeting.c",
+    "store/gateway/trunk.c",
     "rendezvous/protocol/message.c", "rendezvous/protocol/host_session.c",
     "rendezvous/protocol/member_session.c", "rendezvous/rules/assignment.c",
     "rendezvous/coordinator/coordinator.c", "rendezvous/member/member.c",

@@ -51,6 +51,10 @@ struct rendezvous {
     char offer_host[CR_HOST_MAX]; /* host at which the offer listens */
     struct cr_port_range ports;   /* ports at which the offer may listen */
     struct rendezvous_store_guard store_guard; /* whom the offer's stores serve */
+    bool uses_gateway;            /* true: --store-gateway */
+    /* the gateway of this node's workers; NULL = there is none, or this node has the store */
+    struct way_gateway *gateway;
+    int gateways;                 /* number of gateways that are not freed yet */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
     /* true if a message could not be queued for lack of memory; end_event() then breaks off the
@@ -58,6 +62,7 @@ struct rendezvous {
     bool lost_message;
     struct cr_log_limit lines; /* limit of log lines that the coordinator can cause */
     bool closing;
+    bool closes_way; /* true: the timers are closed, and the way is closed after all gateways */
     void (*on_close)(void *arg);
     /* why this node leaves; "" = it does not leave, or no reason was noted. If this node hosts, the
      * other nodes get this text. */
@@ -257,7 +262,8 @@ static uint16_t offered_port(struct rendezvous *r) {
     if (!r->offers || r->closing) return 0;
     const struct store_offer_options options = {
         .listen_host = r->offer_host, .ports = r->ports, .guard = r->store_guard,
-        .has_secret = way_has_secret(r->way)};
+        .has_secret = way_has_secret(r->way), .serves_gateways = r->uses_gateway,
+        .ring = way_ring(r->way), .run_id = r->run_id};
     if (r->offer == NULL) r->offer = store_offer_new(&options, &err);
     if (r->offer != NULL && store_offer_port(r->offer, &port, &err) == 0) return port;
     cr_warn("this node offers no store, so the coordinator's host has it: %s", err.text);
@@ -313,6 +319,40 @@ static const char *reachable(const struct rendezvous *r, const char *master_addr
     return public_addr(r, is_vague && reached[0] != '\0' ? reached : master_addr);
 }
 
+/* ---- the gateway of this node's workers ---- */
+
+static void on_gateway_closed(void *arg);
+
+static void close_gateway(struct rendezvous *r) {
+    if (r->gateway == NULL) return;
+    way_gateway_close(r->gateway, on_gateway_closed, r);
+    r->gateway = NULL;
+}
+
+/* With --store-gateway: replaces the store's address in `round` by one at which workers of this
+ * node reach it on loopback. That is the store itself if this node has it, else a new gateway.
+ * Returns 0, or a negative errno and a text in err. */
+static int open_gateway(struct rendezvous *r, uint64_t incarnation,
+                        struct rendezvous_round *round, struct cr_error *err) {
+    close_gateway(r);
+    if (!r->uses_gateway) return 0;
+    round->master_name[0] = '\0'; /* it names the store, at which the workers do not connect */
+    if (r->offer != NULL && store_offer_begin_round(r->offer, incarnation, round->round)) {
+        bool is_anywhere = r->offer_host[0] == '\0' || addr_is_any(r->offer_host);
+        (void) snprintf(round->master_addr, sizeof(round->master_addr), "%.63s",
+                        is_anywhere ? "127.0.0.1" : r->offer_host);
+        return 0;
+    }
+    const struct way_gateway_options options = {
+        .host = round->master_addr, .port = round->master_port, .run_id = r->run_id,
+        .incarnation = incarnation, .round = round->round, .ports = r->ports};
+    int rc = way_gateway_open(r->way, &options, &r->gateway, &round->master_port, err);
+    if (rc < 0) return rc;
+    r->gateways++;
+    (void) snprintf(round->master_addr, sizeof(round->master_addr), "127.0.0.1");
+    return 0;
+}
+
 static void do_round(void *arg, const struct rdzv_round *m) {
     struct rendezvous *r = arg;
     bool has_settings = r->session.version >= RDZV_VERSION_SETTINGS;
@@ -330,6 +370,9 @@ static void do_round(void *arg, const struct rdzv_round *m) {
         store_offer_settle(r->offer, m->group_rank == 0 ? round.master_port : 0,
                            r->session.version >= RDZV_VERSION_NODES);
     }
+    struct cr_error err = {0};
+    /* without a gateway the workers cannot reach the store, and fail with their own error */
+    if (open_gateway(r, m->incarnation, &round, &err) < 0) cr_warn("%s", err.text);
     const char *addr;
     uint16_t port;
     if (member_leader_at(r->member, &addr, &port)) {
@@ -632,7 +675,8 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
         free(r);
         return rc;
     }
-    r->offers = !plan.fixed_ranks && !way_is_local(r->way);
+    r->uses_gateway = options->store_gateway && !plan.alone;
+    r->offers = r->uses_gateway || (!plan.fixed_ranks && !way_is_local(r->way));
     (void) uv_timer_init(loop, &r->timer);
     (void) uv_timer_init(loop, &r->waiting);
     r->timer.data = r->waiting.data = r;
@@ -646,7 +690,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     return 0;
 }
 
-/* ---- closing, in three steps: the timers; the way and what is hosted; the memory ---- */
+/* ---- closing: first the timers; then the gateways; the way and what is hosted; the memory ---- */
 
 static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
@@ -661,15 +705,27 @@ static void on_way_closed(void *arg) {
     if (on_close != NULL) on_close(user);
 }
 
+static void close_way(struct rendezvous *r) {
+    way_close(r->way, r->leaves[0] != '\0' ? r->leaves : HOST_LEAVES, on_way_closed, r);
+}
+
+/* Goes on with closing if the timers are closed and no gateway is left: gateways use the way. */
+static void on_gateway_closed(void *arg) {
+    struct rendezvous *r = arg;
+    r->gateways--;
+    if (r->closes_way && r->gateways == 0) close_way(r);
+}
+
 static void on_timer_closed(uv_handle_t *handle) {
     struct rendezvous *r = handle->data;
     if (uv_is_closing((uv_handle_t *) &r->waiting) == 0) {
         uv_close((uv_handle_t *) &r->waiting, on_timer_closed);
         return;
     }
-    way_close(r->way, r->leaves[0] != '\0' ? r->leaves : HOST_LEAVES, on_way_closed, r);
+    close_gateway(r);
+    r->closes_way = true;
+    if (r->gateways == 0) close_way(r);
 }
-
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg)) {
     CR_ASSERT(!r->closing);
     send_queued(r);

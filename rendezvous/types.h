@@ -77,6 +77,9 @@ struct rendezvous_options {
     const char *local_addr;
     struct cr_port_range ports;  /* --port-range: ports of listeners whose port is not given */
     struct rendezvous_store_guard store_guard; /* --store-allow */
+    /* --store-gateway: workers of other nodes reach the store of a round only through the gateways
+     * of their nodes. All nodes of the job must set it. */
+    bool store_gateway;
     const char *role;
     /* hash of the program and its arguments; the coordinator compares the hashes of all nodes; 0 =
      * unknown */

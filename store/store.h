@@ -3,6 +3,7 @@
  *
  *   store/bytes/bytes.h     byte strings, lists of them, limits
  *   store/server/server.h   the server: any number of key spaces on one thread
+ *   store/gateway/gateway.h the gateway of a node's workers to a store on another node
  *   store/client/client.h   `struct store` and its calls; the TCP client; the file store
  *
  * Callers give keys as users write them; the TCP client adds the leading '/' that torch's clients
@@ -12,6 +13,7 @@
 #define STORE_STORE_H
 
 #include "store/client/client.h"
+#include "store/gateway/gateway.h"
 #include "store/server/server.h"
 #include "store/bytes/bytes.h"
 

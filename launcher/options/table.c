@@ -155,6 +155,10 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "nodes any",
      .help = "whom the workers' store serves: nodes: its own machine and the nodes of the round; "
              "NETWORK,...: these, too, as in 10.0.0.0/8; any: everybody"},
+    [OPTION_STORE_GATEWAY] =
+    {.name = "store-gateway", .gives_way = true, .has_variable = true, .group = RENDEZVOUS,
+     .help = "workers reach the store of another node through their own node, at 127.0.0.1; give "
+             "it on all nodes"},
     [OPTION_RDZV_BACKEND] =
     {.name = "rdzv-backend", .value_name = "NAME", .default_value = "static",
      .has_variable = true, .group = RENDEZVOUS,

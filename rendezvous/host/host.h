@@ -143,6 +143,11 @@ struct store_offer_options {
     struct cr_port_range ports; /* the ports that may be chosen */
     struct rendezvous_store_guard guard; /* whom the stores serve */
     bool has_secret;            /* true: the job has a secret */
+    /* true: the stores serve plain clients on this machine only, and the other nodes by their
+     * gateways. The fields below are used in this case only. */
+    bool serves_gateways;
+    struct secure_ring *ring; /* the secrets of the job, or NULL; must live as long as the offer */
+    const char *run_id;
 };
 
 /* Starts the server for the stores that this node offers. Copies the options. Returns NULL and sets
@@ -161,6 +166,9 @@ int store_offer_port(struct store_offer *o, uint16_t *port, struct cr_error *err
  * store_offer_admit() has named; all other stores of the offer are closed. `knows_nodes` is false
  * if the coordinator is too old to name the nodes of the round; then the store serves everybody. */
 void store_offer_settle(struct store_offer *o, uint16_t port, bool knows_nodes);
+/* Call this after store_offer_settle() if the stores serve gateways: from now on the store of this
+ * round serves them. Returns whether this node has the store of the round. */
+bool store_offer_begin_round(struct store_offer *o, uint64_t incarnation, uint64_t round);
 void store_offer_free(struct store_offer *o); /* `o` may be NULL */
 
 #endif

@@ -212,6 +212,15 @@ struct host_session_verdict host_judge(struct coordinator_host *host,
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);
 
+/* ---- gate_codec.c ---- */
+
+/* Makes what lies between a store's gates and their connections: with a ring, the tunnel by which
+ * gateways show that they have the key of a member of the job `run_id`; without, nothing. Copies
+ * the secrets. Returns 0 or -ENOMEM. */
+int host_gate_codec_new(struct secure_ring *ring, const char *run_id, struct store_codec *out);
+/* Wipes the secrets. Call this when no store uses the codec any more. */
+void host_gate_codec_free(struct store_codec *codec);
+
 /* ---- guard.c ---- */
 
 /* Returns whether the stores of a job with this guard serve only nodes and guard->networks. */

@@ -15,11 +15,10 @@ _Static_assert(PRIMITIVE_KEY == crypto_auth_hmacsha256_BYTES, "the size of an HM
 _Static_assert(PRIMITIVE_KEY == crypto_aead_chacha20poly1305_IETF_KEYBYTES, "the size of a key");
 _Static_assert(PRIMITIVE_TAG == crypto_aead_chacha20poly1305_IETF_ABYTES, "the size of a tag");
 
-/* Does not call sodium_init(), which seeds libsodium's random numbers and chooses functions for
- * this processor. The random numbers are not used here. The functions for processors with AVX make
- * a key pair in 35 us, the default ones in 14 us, because these have a table for it; both need the
- * same time to agree on a secret. */
-bool primitives_exist(void) { return true; }
+/* libsodium's documentation wants sodium_init() before every other call. It may be called several
+ * times and by several threads. It chooses functions for this processor: with AVX2, sealing 16 KiB
+ * takes 11 us instead of 35 us, but a key pair takes 33 us instead of 14 us. */
+bool primitives_exist(void) { return sodium_init() >= 0; }
 
 void primitive_hash(const struct primitive_piece *pieces, size_t count,
                     uint8_t out[PRIMITIVE_KEY]) {

@@ -12,7 +12,9 @@
 #define PRIMITIVE_KEY  32 /* bytes of a symmetric key, of a hash, and of an X25519 key */
 #define PRIMITIVE_TAG  16 /* bytes by which a sealed text is longer than its plain text */
 
-/* Returns whether this build has libsodium. If not, the other functions must not be called. */
+/* Initialises libsodium. Returns whether this build has it and it can be used; if not, the other
+ * functions must not be called. Every program calls this before the others, because it reads its
+ * secrets by secure_ring_open(), which calls this. */
 bool primitives_exist(void);
 
 struct primitive_piece { /* `len` bytes at `data` */

@@ -31,6 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SECURE_MAGIC      "CRUNsec1" /* what a tunnel begins with */
 #define SECURE_KEY        32   /* bytes of a key */
 #define SECURE_KEYS_MAX   8    /* most secrets in a token file */
 #define SECURE_ID_MAX     1024 /* bytes of a run id, NUL included */

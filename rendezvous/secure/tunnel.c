@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC       "CRUNsec1"
+#define MAGIC       SECURE_MAGIC
 #define PLAIN_MAGIC "CRUNrdzv" /* RDZV_MAGIC of rendezvous/protocol: a connection without secret */
 #define MAGIC_LEN   ((size_t) 8)
 #define VERSION     1

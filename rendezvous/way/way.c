@@ -155,6 +155,7 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
 const struct coordinator_host *way_host(const struct way *w) { return w->host; }
 
 bool way_has_secret(const struct way *w) { return w->ring != NULL; }
+struct secure_ring *way_ring(const struct way *w) { return w->ring; }
 bool way_is_local(const struct way *w) { return w->kind == &way_local; }
 bool way_hosts(const struct way *w) { return w->host != NULL && w->kind != &way_elected; }
 

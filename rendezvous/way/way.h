@@ -127,6 +127,8 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
 
 /* Returns whether the job has a secret, which nodes of other processes have to prove. */
 bool way_has_secret(const struct way *w);
+/* Returns the secrets of the job, or NULL if it has none. Valid until way_close(). */
+struct secure_ring *way_ring(const struct way *w);
 bool way_is_local(const struct way *w);
 /* Returns whether the coordinator at the endpoint runs in this process. */
 bool way_hosts(const struct way *w);
@@ -184,5 +186,27 @@ void way_abandon(struct way *w, const char *why);
 /* Closes the connection and what this node hosts, and frees the way. Nodes that are connected to
  * this node get `why` as the reason. No callback but on_close follows. */
 void way_close(struct way *w, const char *why, void (*on_close)(void *arg), void *arg);
+
+/* ---- the gateway of this node's workers to the store of their round (store/gateway) ---- */
+
+struct way_gateway;
+
+struct way_gateway_options {
+    const char *host;           /* numeric address of the node that has the store */
+    uint16_t port;
+    const char *run_id;
+    uint64_t incarnation, round; /* the round whose store it is */
+    struct cr_port_range ports; /* the ports on which the gateway may listen */
+};
+
+/* Opens a gateway, which serves the round's store to the workers of this node at 127.0.0.1, and
+ * stores its port in *port. Its connection to the store is authenticated with the job's secret, if
+ * there is one. Copies the options; the way must live until on_close. Returns 0, or a negative
+ * errno and a text in err. */
+int way_gateway_open(struct way *w, const struct way_gateway_options *o, struct way_gateway **out,
+                     uint16_t *port, struct cr_error *err);
+/* Closes the workers' connections and the one to the store, frees the gateway and calls on_close
+ * from the loop. on_close may be NULL. */
+void way_gateway_close(struct way_gateway *g, void (*on_close)(void *arg), void *arg);
 
 #endif

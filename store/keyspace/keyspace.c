@@ -159,13 +159,19 @@ static int apply_multi_set(struct store_operation *op) {
 
 /* ---- waiting ---- */
 
+/* Returns whether a key counts as existing for a wait: it has a value; or, if `queues` is true, its
+ * queue has an element. */
+static bool is_there(const struct store_entry *e, bool queues) {
+    return queues ? store_entry_exists(e) : e != NULL && e->value != NULL;
+}
+
 /* Registers the session's wait with the entry of item i of the request, if this key does not
  * exist. */
-static int wait_for_item(struct store_operation *op, size_t i) {
+static int wait_for_item(struct store_operation *op, size_t i, bool queues) {
     struct store_bytes key = store_request_item(op->request, i);
     int rc;
     struct store_entry *e = store_entry_obtain_hashed(op, store_item_hash(op, i, 1), key, &rc);
-    if (e == NULL || store_entry_exists(e)) return rc;
+    if (e == NULL || is_there(e, queues)) return rc;
     rc = store_afford(op, store_extra_cost(e));
     if (rc == 0) rc = store_wait_add(op, op->session->wait, e);
     store_entry_drop_if_empty(op->ks, e);
@@ -173,19 +179,29 @@ static int wait_for_item(struct store_operation *op, size_t i) {
 }
 
 /* Carries out WAIT. If the session waits already, the new wait replaces the earlier one. */
-static int apply_wait(struct store_operation *op) {
+static int wait_for_all(struct store_operation *op, bool queues) {
     const struct store_request *r = op->request;
     store_wait_drop(op->ks, op->session);
     size_t missing = 0;
     for (size_t i = 0; i < r->item_count; i++) {
-        if (!store_entry_exists(store_item_find(op, i))) missing++;
+        if (!is_there(store_item_find(op, i), queues)) missing++;
     }
     if (missing == 0) return reply_u8(op, STORE_STOP_WAITING);
     int rc = store_afford(op, store_wait_cost(missing));
     if (rc < 0) return rc;
     if (store_wait_new(op, missing, false) == NULL) return store_fail_memory(op);
-    for (size_t i = 0; i < r->item_count && rc == 0; i++) rc = wait_for_item(op, i);
+    for (size_t i = 0; i < r->item_count && rc == 0; i++) rc = wait_for_item(op, i, queues);
     if (rc < 0) store_wait_drop(op->ks, op->session);
+    return rc;
+}
+
+static int apply_wait(struct store_operation *op) { return wait_for_all(op, true); }
+
+int store_keyspace_wait_on(struct store_keyspace *ks, struct store_session *s,
+                           const struct store_request *r, int64_t now_ms, const char **reason) {
+    struct store_operation op = {.ks = ks, .session = s, .request = r, .now_ms = now_ms};
+    int rc = wait_for_all(&op, false);
+    if (rc < 0) *reason = op.reason;
     return rc;
 }
 

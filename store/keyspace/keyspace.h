@@ -65,6 +65,8 @@ struct store_listing {
     bool short_of_memory;
 };
 
+struct store_gate;
+
 /* One client as the key space sees it. Zero-initialise; end it with store_keyspace_leave(). */
 struct store_session {
     struct store_output out;
@@ -85,6 +87,12 @@ struct store_session {
     /* true if the client speaks the legacy dialect, whose clients have no CANCEL_WAIT (torch 1.13).
      * Such a client ends its wait by sending its next request. */
     bool legacy;
+    /* true if the last wait of the session was answered by an element of a queue, which can answer
+     * one wait only. Whoever reads this sets it to false. */
+    bool by_queue;
+    /* the gate (store/gateway) that the session belongs to; NULL if it belongs to a connection. The
+     * key space does not use this field. */
+    struct store_gate *gate;
 };
 
 /* Exceptions to the memory limit: a reply of up to STORE_REPLY_FREE bytes is always made, and a
@@ -152,6 +160,13 @@ bool store_keyspace_affords(struct store_keyspace *ks, size_t more);
  * -ENOMEM. */
 int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
                          const struct store_request *r, int64_t now_ms, const char **reason);
+
+/* Lets a session that does not wait wait again for the keys of the WAIT `r`, behind all others, as
+ * if it had never been answered: a key that is only the name of a queue with elements does not
+ * count as existing. If all keys exist, answers the wait. Returns what store_keyspace_apply()
+ * returns. */
+int store_keyspace_wait_on(struct store_keyspace *ks, struct store_session *s,
+                           const struct store_request *r, int64_t now_ms, const char **reason);
 
 /* Makes one more piece of the LIST_KEYS in s->listing. Returns 1 if more pieces follow; 0 if the
  * complete reply is in s->out; or a negative errno, and sets *reason, as store_keyspace_apply()

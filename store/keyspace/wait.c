@@ -110,6 +110,7 @@ static bool satisfy(struct store_keyspace *ks, struct store_registration *r) {
     struct store_wait *w = r->wait;
     unregister(r);
     if (--w->missing > 0) return false;
+    w->session->by_queue = false;
     push_byte(ks, w->session, STORE_STOP_WAITING);
     wait_free(ks, w);
     return true;
@@ -126,6 +127,9 @@ void store_wake_all(struct store_keyspace *ks, struct store_entry *e) {
  * is tried. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e) {
     while (!TAILQ_EMPTY(&e->extra->waiters)) {
-        if (satisfy(ks, TAILQ_FIRST(&e->extra->waiters))) return;
+        struct store_session *s = TAILQ_FIRST(&e->extra->waiters)->wait->session;
+        if (!satisfy(ks, TAILQ_FIRST(&e->extra->waiters))) continue;
+        s->by_queue = true;
+        return;
     }
 }

@@ -303,6 +303,28 @@ void store_server_given_back(struct store_server *server) {
     (void) atomic_fetch_sub(&server->passed_on, 1);
 }
 
+struct beginning {
+    struct store_space *space;
+    uint64_t incarnation, round;
+    struct store_codec codec;
+};
+
+static void run_begin_round(struct store_server *server, void *arg) {
+    const struct beginning *b = arg;
+    (void) server;
+    store_gates_drop(b->space);
+    b->space->has_round = true;
+    b->space->incarnation = b->incarnation;
+    b->space->round = b->round;
+    b->space->codec = b->codec;
+}
+
+void store_space_begin_round(struct store_space *space, uint64_t incarnation, uint64_t round,
+                             const struct store_codec *codec) {
+    struct beginning b = {space, incarnation, round, *codec};
+    call(space->server, run_begin_round, &b);
+}
+
 static void run_clear(struct store_server *server, void *arg) {
     (void) server;
     store_space_clear_now(arg);

@@ -8,6 +8,7 @@
 #ifndef STORE_SERVER_SERVER_H
 #define STORE_SERVER_SERVER_H
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/network/network.h"
 #include "base/network/port_range.h"
@@ -122,6 +123,35 @@ int store_server_register_magic(struct store_server *server, const void *magic,
 /* Call this when a connection that a callback of a magic number has taken over is closed. Until
  * then it counts against the limit of connections. Any thread may call this. */
 void store_server_given_back(struct store_server *server);
+
+/* ---- gateways (store/gateway) ---- */
+
+/* What lies between a gateway's connection and its trunk, such as encryption. All functions are
+ * called on the server's thread. If `open` is NULL, the bytes of the connection are those of the
+ * trunk. */
+struct store_codec {
+    /* Begins a connection. Returns what the other functions get, or NULL when memory is short. */
+    void *(*open)(void *arg);
+    /* Handles received bytes: appends plain bytes to `in`, and bytes to send to `out`. Returns 0;
+     * or a negative errno, and the connection is closed. */
+    int (*receive)(void *codec, const void *data, size_t len, struct cr_buffer *in,
+                   struct cr_buffer *out);
+    /* Appends to `out` what is to be sent so that the other end gets these plain bytes. Returns 0
+     * or -ENOMEM. */
+    int (*send)(void *codec, const void *data, size_t len, struct cr_buffer *out);
+    void (*close)(void *codec);
+    void *arg;
+};
+
+/* Lets gateways connect to all spaces of the server. `magic` is what their connections begin with:
+ * STORE_GATEWAY_MAGIC, or what the codec's protocol begins with. Returns what
+ * store_server_register_magic() returns. */
+int store_server_serve_gateways(struct store_server *server, const void *magic);
+/* From now on, the space serves the gateways of this round, until the space is cleared. Before,
+ * their connections are closed, and they try again. `codec` is copied; codec->arg must live until
+ * the space is cleared or closed. */
+void store_space_begin_round(struct store_space *space, uint64_t incarnation, uint64_t round,
+                             const struct store_codec *codec);
 
 /* Closes all spaces, ends the server's thread, waits for the thread and frees the server. `server`
  * may be NULL. */

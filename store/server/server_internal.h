@@ -13,6 +13,7 @@
  *   close.c        closing connections, one or many at a time; counting their memory
  *   send.c         writing output to the socket
  *   lend.c         sending big values to the socket without a copy
+ *   gates.c        connections of gateways, and the trunks that outlive them
  *   stat.c         the reply to 'crun-store stat'
  *   log.c          log lines about clients
  *
@@ -57,6 +58,9 @@ enum store_silent_kind {
     STORE_SILENT_KINDS
 };
 TAILQ_HEAD(store_silent, store_connection);
+
+struct gate_line;
+struct store_trunk;
 
 /* One client's connection. The fields that every request uses come first, so that a request reads
  * few cache lines. */
@@ -125,6 +129,12 @@ struct store_space {
     bool waits;      /* true: no connection is accepted before store_space_restrict() is called */
     bool knows_nodes; /* true: `admitted` names the nodes of the round, even if not restricted */
     struct cr_network_list admitted;
+    LIST_HEAD(, gate_line) lines;    /* connections of gateways */
+    size_t line_count;               /* number of connections in `lines` */
+    LIST_HEAD(, store_trunk) trunks; /* trunks of gateways, with and without a connection */
+    bool has_round; /* true: the fields below are set, and gateways of that round are served */
+    uint64_t incarnation, round;
+    struct store_codec codec;
     char address[80];
     uint64_t opened_ms;
     uint64_t bytes_in, bytes_out;
@@ -253,6 +263,14 @@ bool store_limit_has_room(struct store_server *server, bool near);
 void store_limit_opened(struct store_connection *c);
 void store_limit_spoke(struct store_connection *c);
 void store_limit_check_again(struct store_connection *c);
+
+/* ---- gates.c ---- */
+
+/* Closes the connections of all gateways and frees their trunks. Call this before the keys of the
+ * space are cleared. */
+void store_gates_drop(struct store_space *space);
+/* Sends the output of a session of the ready list that belongs to a gate. */
+void store_gates_flush(struct store_space *space, struct store_session *session);
 
 /* ---- connection.c ---- */
 

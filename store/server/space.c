@@ -77,6 +77,7 @@ void store_space_clear_now(struct store_space *space) {
     draw_seed(seed);
     while (!LIST_EMPTY(&space->connections))
         store_connection_dismiss(LIST_FIRST(&space->connections));
+    store_gates_drop(space);
     store_keyspace_clear(&space->keys, seed);
     begin_clearing(space);
 }

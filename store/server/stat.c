@@ -63,8 +63,8 @@ static void put_missing(struct json *j, const struct store_wait *w) {
 static void put_wait(struct json *j, const struct store_space *space, const struct store_wait *w) {
     const struct store_connection *c =
         (const void *) ((const char *) w->session - offsetof(struct store_connection, session));
-    char peer[CR_ADDRESS_MAX];
-    cr_address_format(&c->peer.sa, peer);
+    char peer[CR_ADDRESS_MAX] = "a gateway";
+    if (w->session->gate == NULL) cr_address_format(&c->peer.sa, peer);
     PUT(j, "{\"peer\":\"%s\",\"kind\":\"%s\",\"for_ms\":%lld,\"missing\":%zu,", peer,
         w->barrier ? "barrier" : "wait",
         (long long) ((int64_t) uv_now(&space->server->loop) - w->since_ms), w->missing);
@@ -101,6 +101,7 @@ static void put_counts(struct json *j, const struct store_space *space) {
     const struct store_keyspace *keys = &space->keys;
     put_number(j, "uptime_ms", uv_now(&space->server->loop) - space->opened_ms);
     put_number(j, "clients", space->connection_count - space->admin_count);
+    put_number(j, "gateways", space->line_count);
     put_number(j, "clients_max", space->server->options.client_max);
     put_number(j, "keys", keys->key_count);
     put_number(j, "queues", keys->queue_count);

@@ -61,7 +61,8 @@ static void flush_some(struct store_space *space) {
     for (int i = 0; i < WAKES_MAX; i++) {
         struct store_session *s = store_keyspace_take_ready(&space->keys);
         if (s == NULL) return;
-        store_flush(CR_CONTAINER_OF(s, struct store_connection, session));
+        if (s->gate != NULL) store_gates_flush(space, s);
+        else store_flush(CR_CONTAINER_OF(s, struct store_connection, session));
     }
 }
 

@@ -1,6 +1,7 @@
 /* Tests of rendezvous/secure without sockets: the handshake with a published test vector, the two
  * ends of a tunnel with each other and with an attacker between them, and token files. */
 #include "rendezvous/secure/noise_internal.h"
+#include "rendezvous/secure/primitives_internal.h"
 #include "rendezvous/secure/secure.h"
 #include "tests/lib/run_suite.h"
 
@@ -446,6 +447,7 @@ START_TEST(a_changed_file_is_read_again_and_a_broken_one_is_not_used) {
 END_TEST
 
 int main(void) {
+    if (!primitives_exist()) return 1; /* as secure_ring_open() does in every program */
     Suite *suite = suite_create("secure");
     TCase *wire = tcase_create("tunnel"), *files = tcase_create("token_file");
     tcase_add_checked_fixture(wire, set_up, NULL);
