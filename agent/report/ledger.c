@@ -3,11 +3,8 @@
 
 #include <stddef.h>
 
-#define P(NAME, word, what) word,
+#define P(NAME, word) word,
 static const char *const part_words[] = {LEDGER_PARTS(P)};
-#undef P
-#define P(NAME, word, what) what,
-static const char *const part_meanings[] = {LEDGER_PARTS(P)};
 #undef P
 #define C(NAME, word) word,
 static const char *const cause_words[] = {LEDGER_CAUSES(C)};
@@ -17,7 +14,6 @@ static const char *const sign_words[] = {LEDGER_SIGNS(S)};
 #undef S
 
 const char *ledger_part_word(enum ledger_part part) { return part_words[part]; }
-const char *ledger_part_meaning(enum ledger_part part) { return part_meanings[part]; }
 const char *ledger_cause_word(enum ledger_cause cause) { return cause_words[cause]; }
 const char *ledger_sign_word(enum ledger_sign sign) { return sign_words[sign]; }
 

@@ -22,15 +22,15 @@
 
 #define LEDGER_ROWS_MAX 128 /* the ledger keeps the last 128 rows; its sums are over all rows */
 
-/* P(NAME, word, what the time is spent for) */
+/* P(NAME, word): what the time is spent for */
 #define LEDGER_PARTS(P)                                                                            \
-    P(DETECT, "detect", "from the end of the work until this node knew of it")                     \
-    P(STOP, "stop", "until all processes of the round were gone")                                  \
-    P(RENDEZVOUS, "rendezvous", "until the nodes formed a round")                                  \
-    P(SPAWN, "spawn", "until the workers were started")                                            \
-    P(FIRST_STEP, "first_step", "until all workers had made their first step")                     \
-    P(WORK, "work", "after the first step")                                                        \
-    P(WAIT, "wait", "after this node's workers had ended well, until the job ended")
+    P(DETECT, "detect")           /* from the end of the work until this node knew of it */        \
+    P(STOP, "stop")               /* until all processes of the round were gone */                 \
+    P(RENDEZVOUS, "rendezvous")   /* until the nodes formed a round */                             \
+    P(SPAWN, "spawn")             /* until the workers were started */                             \
+    P(FIRST_STEP, "first_step")   /* until all workers had made their first step */                \
+    P(WORK, "work")               /* after the first step */                                       \
+    P(WAIT, "wait")               /* from the good end of this node's workers until the job ended */
 
 /* C(NAME, word): why a row began */
 #define LEDGER_CAUSES(C)                                                                           \
@@ -54,7 +54,7 @@
     S(STEP, "step")       /* the time at which the last worker made its first step */
 
 enum ledger_part {
-#define P(NAME, word, what) LEDGER_##NAME,
+#define P(NAME, word) LEDGER_##NAME,
     LEDGER_PARTS(P)
 #undef P
         LEDGER_PART_COUNT
@@ -150,7 +150,6 @@ int64_t ledger_row_lost_ns(const struct ledger_row *row); /* time that is neithe
 double ledger_effective(const struct ledger *l);
 
 const char *ledger_part_word(enum ledger_part part);
-const char *ledger_part_meaning(enum ledger_part part);
 const char *ledger_cause_word(enum ledger_cause cause);
 const char *ledger_sign_word(enum ledger_sign sign);
 

@@ -72,10 +72,13 @@ void race_remember(struct race *r, const struct race *last) {
 
 /* ---- the events ---- */
 
+/* Enters a state. No other function writes `state` after race_add(). */
+static void enter(struct race_entry *e, enum race_state state) { e->state = state; }
+
 int race_start_next(struct race *r, int64_t now_ms) {
     if (r->started == r->count || now_ms < r->next_ms) return -1;
     uint32_t index = r->started++;
-    r->entries[index].state = RACE_TRIED;
+    enter(&r->entries[index], RACE_TRIED);
     r->next_ms = now_ms + RACE_NEXT_MS;
     return (int) index;
 }
@@ -84,7 +87,7 @@ void race_connected(struct race *r, uint32_t index) { r->entries[index].connecte
 
 void race_failed(struct race *r, int64_t now_ms, uint32_t index, const char *why) {
     struct race_entry *e = &r->entries[index];
-    e->state = RACE_FAILED;
+    enter(e, RACE_FAILED);
     (void) snprintf(e->why, sizeof(e->why), "%s", why);
     r->next_ms = now_ms;
 }
@@ -95,7 +98,7 @@ void race_note(struct race *r, uint32_t index, const char *what) {
 }
 
 void race_refused(struct race *r, int64_t now_ms, uint32_t index) {
-    r->entries[index].state = RACE_REFUSED;
+    enter(&r->entries[index], RACE_REFUSED);
     if (r->refused_ms == CR_FOREVER) r->refused_ms = now_ms;
     r->next_ms = now_ms;
 }

@@ -73,15 +73,6 @@ struct tcp_stream *tcp_stream_new(uv_loop_t *loop, const char *host, uint16_t po
     return s;
 }
 
-int tcp_stream_aim(struct tcp_stream *s, const char *host, uint16_t port) {
-    char *copy = strdup(host);
-    if (copy == NULL) return -ENOMEM;
-    free(s->host);
-    s->host = copy;
-    s->port = port;
-    return 0;
-}
-
 /* ---- the end of a connection ---- */
 
 static bool is_current(const struct connection *a) { return a->stream->current == a; }

@@ -30,10 +30,6 @@ struct tcp_stream_events {
 struct tcp_stream *tcp_stream_new(uv_loop_t *loop, const char *host, uint16_t port,
                           const struct tcp_stream_events *events, void *arg);
 
-/* Sets the host and port to which the next tcp_stream_open() connects. Copies `host`. Returns 0 or
- * -ENOMEM. */
-int tcp_stream_aim(struct tcp_stream *s, const char *host, uint16_t port);
-
 /* Tries to connect to the host's addresses, one after the other; on_open or on_lost follows. The
  * stream must not be open. */
 void tcp_stream_open(struct tcp_stream *s);

@@ -66,7 +66,7 @@ const char *secure_failure_text(enum secure_failure f, bool is_host) {
 
 /* ---- the change of state ---- */
 
-/* Enters the state `next`. No other function writes `state`. */
+/* Enters the state `next`. Only the two functions that make a tunnel write `state`, too. */
 static void enter(struct secure_tunnel *c, enum secure_state next) {
     CR_ASSERT(c->state != SECURE_FAILED);
     c->state = next;

@@ -157,12 +157,6 @@ struct store_entry *store_key_table_insert(struct store_key_table *t, uint32_t h
     return e;
 }
 
-struct store_entry *store_key_table_obtain(struct store_key_table *t, const void *key, size_t len) {
-    uint32_t hash = store_key_table_hash(t, key, len);
-    struct store_entry *e = store_key_table_find_hashed(t, hash, key, len);
-    return e != NULL ? e : store_key_table_insert(t, hash, key, len);
-}
-
 /* Prefetches the buckets of all hashes, then the first entry of each bucket, then the value of each
  * of these entries. Each loop causes up to one cache miss per key. A prefetch does not wait for
  * memory, so the cache misses of one loop overlap. */

@@ -40,9 +40,6 @@ void store_key_table_init(struct store_key_table *t, const uint64_t seed[2]);
 void store_key_table_done(struct store_key_table *t); /* frees the arrays, not the entries */
 
 struct store_entry *store_key_table_find(struct store_key_table *t, const void *key, size_t len);
-/* Returns the entry of a key. If the key has no entry, inserts an entry whose `value` and `extra`
- * are NULL. Returns NULL if memory is short. */
-struct store_entry *store_key_table_obtain(struct store_key_table *t, const void *key, size_t len);
 
 /* ---- a look-up in steps, for a caller that looks up many keys ----
  *
