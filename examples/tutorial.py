@@ -15,16 +15,22 @@ import crunrt
 LAST = 100
 
 
+def say(line):
+    """Writes a line with one call, so that lines of several workers do not mix; print() writes the
+    end of the line separately if Python does not buffer."""
+    sys.stdout.write(line + "\n")
+
+
 def hello(rt):
     arrived = rt.store.add("hello", 1)
-    print(f"hello from rank {rt.rank} of {rt.world_size}, number {arrived} to arrive")
+    say(f"hello from rank {rt.rank} of {rt.world_size}, number {arrived} to arrive")
 
 
 def all_reduce(rt):
     with rt.group() as world:
         total = array.array("f", [rt.rank])
         world.all_reduce(total)
-        print(f"rank {rt.rank} of {rt.world_size}: the sum of all ranks is {total[0]:g}")
+        say(f"rank {rt.rank} of {rt.world_size}: the sum of all ranks is {total[0]:g}")
         world.barrier()
 
 
@@ -39,14 +45,14 @@ def ping(rt):
                 world.send(ball, 1 - rank)
             else:
                 world.recv(ball, 1 - rank)
-                print(f"rank {rank} has the ball: {ball[0]}")
+                say(f"rank {rank} has the ball: {ball[0]}")
         mine, from_left = array.array("q", [rank]), array.array("q", [-1])
         if rank % 2 == 0:
             world.send(mine, (rank + 1) % size)
         world.recv(from_left, (rank - 1) % size)
         if rank % 2 == 1:
             world.send(mine, (rank + 1) % size)
-        print(f"rank {rank} got {from_left[0]} from its left")
+        say(f"rank {rank} got {from_left[0]} from its left")
         world.barrier()
 
 
@@ -58,7 +64,7 @@ def subgroups(rt):
             continue
         total = array.array("i", [rt.rank])
         group.all_reduce(total)
-        print(f"rank {rt.rank} is number {group.rank} of the {len(ranks)} {name}; their sum is "
+        say(f"rank {rt.rank} is number {group.rank} of the {len(ranks)} {name}; their sum is "
               f"{total[0]}")
         group.barrier()
         group.close()
@@ -96,7 +102,7 @@ def elastic(rt):
         except crunrt.Error:
             pass  # the round has failed
         rt.rejoin()
-    print(f"rank {rt.rank}: {rounds} rounds, {model['step']} steps, sum {model['sum']:g}")
+    say(f"rank {rt.rank}: {rounds} rounds, {model['step']} steps, sum {model['sum']:g}")
 
 
 if __name__ == "__main__":

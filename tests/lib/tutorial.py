@@ -30,7 +30,8 @@ def lines(ranks, *argv, restarts=0):
 def tutorial(start):
     """Compares each program with the one in C. `start` returns the command of a program."""
     for name, ranks in (("all_reduce", 4), ("ping", 4), ("subgroups", 5)):
-        assert lines(ranks, *start(name)) == lines(ranks, BUILD / "examples" / name), name
+        ours, theirs = lines(ranks, *start(name)), lines(ranks, BUILD / "examples" / name)
+        assert ours == theirs, (name, ours, theirs)
     found = [re.fullmatch(r"hello from rank (\d) of 4, number (\d) to arrive", line)
              for line in lines(4, *start("hello"))]
     assert sorted(m[1] for m in found) == list("0123"), found
