@@ -39,7 +39,7 @@ const char *member_addr(const struct member *m) { return m->set.self.addr; }
 bool member_leader_at(const struct member *m, const char **addr, uint16_t *port) {
     *addr = m->at.addr;
     *port = m->at.port;
-    return m->connected && m->at.port != 0;
+    return m->connected;
 }
 
 /* ---- making and freeing ---- */

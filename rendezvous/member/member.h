@@ -179,8 +179,9 @@ enum member_state member_state(const struct member *m);
 const char *member_state_name(enum member_state s);
 /* Returns the address that this node publishes; valid until the next event. */
 const char *member_addr(const struct member *m);
-/* If the node is connected to an heir, stores the heir's address in *addr and *port, and returns
- * true; else returns false. The text is valid until the next event. */
+/* If the node is connected, returns true, and stores the address of its coordinator in *addr and
+ * *port, or port 0 if that is the coordinator at the endpoint; else returns false. The text is
+ * valid until the next event. */
 bool member_leader_at(const struct member *m, const char **addr, uint16_t *port);
 uint64_t member_round(const struct member *m); /* number of the last round this node was in */
 

@@ -61,9 +61,13 @@ void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, cons
     struct remote_way *r = (struct remote_way *) w;
     bool is_us = w->heir != NULL && port == coordinator_host_port(w->heir) &&
                  coordinator_host_has_id(w->heir, coordinator);
-    cr_info("the coordinator is '%s' port %u%s, epoch %" PRIu64, addr, port,
-            is_us ? " (this node)" : "", epoch);
-    if (w->host != NULL) coordinator_host_moved(w->host, r->run_id, epoch, addr, port);
+    if (port != 0) {
+        cr_info("the coordinator is '%s' port %u%s, epoch %" PRIu64, addr, port,
+                is_us ? " (this node)" : "", epoch);
+    }
+    if (port != 0 && w->host != NULL) {
+        coordinator_host_moved(w->host, r->run_id, epoch, addr, port);
+    }
     if (is_us) return;
     if (r->knocker != NULL) knocker_stop(r->knocker);
     if (r->signpost != NULL) signpost_fall_silent(r->signpost);

@@ -157,9 +157,10 @@ uint16_t way_heir_port(struct way *w);
 /* Call this when this node takes over the coordinator's part, with the given epoch. From now on it
  * serves nodes at way_heir_port(). `addr` is the address that this node publishes. */
 void way_lead(struct way *w, uint64_t epoch, const char *addr);
-/* Call this with each ROUND from an heir. `addr` and `port` are those of the heir; `coordinator`
- * and `epoch` are its id and epoch, from its WELCOME. All other hosts in this process send nodes
- * there from now on. */
+/* Call this with each ROUND. `addr` and `port` are those of its coordinator, port 0 if that is the
+ * one at the endpoint; `coordinator` and `epoch` are its id and epoch, from its WELCOME. A host in
+ * this process that has taken over ends its part, unless it is this coordinator. If an heir leads,
+ * the host at the endpoint sends nodes there from now on. */
 void way_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
                 uint16_t port);
 

@@ -14,12 +14,13 @@ from crun_test import BUILD, ROOT, clean_env, run, run_tests, skip
 from nodes import Nodes
 
 MODEL = ROOT / "tests" / "model" / "rendezvous.pml"
+SUCCESSION = ROOT / "tests" / "model" / "succession.pml"
 CHECK = ROOT / "tests" / "model" / "check_trace.py"
 
 
-def explore(tmp, *defines):
+def explore(tmp, *defines, model=MODEL):
     """Returns (number of states, number of errors)."""
-    for command in (["spin", *defines, "-a", MODEL],
+    for command in (["spin", *defines, "-a", model],
                     ["gcc", "-O2", "-w", "-DSAFETY", "-DMEMLIM=2000", "-DVECTORSZ=2048",
                      "-DCOLLAPSE", "-o", "pan", "pan.c"]):
         done = subprocess.run([*map(str, command)], cwd=tmp, capture_output=True, text=True)
@@ -41,6 +42,15 @@ def test_a_new_leader_has_to_wait(tmp):
 
 def test_the_documented_limit_is_one(tmp):
     assert explore(tmp, "-DLIMIT")[1] == 1
+
+
+def test_no_two_coordinators_decide(tmp):
+    states, errors = explore(tmp, "-DFAULTS=2", model=SUCCESSION)
+    assert errors == 0 and states > 10000, (states, errors)
+
+
+def test_a_node_has_to_wait_before_it_votes(tmp):
+    assert explore(tmp, "-DFAULTS=4", "-DNO_FENCE", model=SUCCESSION)[1] == 1
 
 
 def check(log):

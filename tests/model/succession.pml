@@ -1,86 +1,212 @@
 /* A model of the succession: which coordinator may decide when the coordinator of a round with heirs
- * is lost. Spin checks that no two coordinators ever may decide when a round forms. README.md has
- * the assumptions and the results.
+ * is lost. Spin checks that no two coordinators may decide when a round forms. README.md has the
+ * assumptions and the results.
  *
- * Each node has a coordinator in its process. Node 0 hosts the first one; the others lead only after
- * they have taken over. A round is a number in 1 .. LAST_ROUND; its fields are in num, by, members
- * and before. Time is not modelled: a coordinator holds the ballot of a node until its hold ends at
- * some time after the connection is gone, and a node votes only when no other coordinator holds its
- * ballot. That is what the lease and the 5/4 of a lease before a vote are for.
+ * Each node has a coordinator in its process. That of node 0 has formed round 1; another one serves
+ * nodes once its own node has lost its coordinator. Two coordinators may form rounds of the same
+ * number, so a round is an index here, and num[] has its number. Time is not modelled: a coordinator
+ * holds the ballot of a node until some time after the connection is gone, and a node joins another
+ * coordinator only when no coordinator holds its ballot. The lease and the 5/4 of a lease before a
+ * vote are there for that.
  *
- *     -DNO_FORMED_BY   rounds are told apart by their numbers only
- *     -DNO_RESET       a coordinator that has lost the majority need not win again
- *     -DNO_BEFORE      the electorate of the round before does not count
- *     -DNO_FENCE       a node votes while its old coordinator may still hold its ballot
- *
- * Each of these four must violate the assertion. */
+ *     -DNO_FENCE   a node votes while its last coordinator may still hold its ballot; this must
+ *                  violate the assertion in form() */
 
 #ifndef NODES
 #define NODES 3
 #endif
-#ifndef LAST_ROUND
-#define LAST_ROUND 3
+#ifndef LAST
+#define LAST 3                 /* how many rounds may form */
 #endif
 #ifndef FAULTS
-#define FAULTS 3
+#define FAULTS 4
 #endif
 #define NOBODY 15
-#define NONE   0                   /* no round */
-#define BIT(n) (1 << (n))
+#define ALL ((1 << NODES) - 1)
 #define HAS(set, n) (((set) >> (n)) & 1)
+#define COUNT(set) (HAS(set, 0) + HAS(set, 1) + HAS(set, 2) + HAS(set, 3))
+#define QUORUM(r) (COUNT(members[r]) / 2 + 1)
 
-/* ---- rounds ---- */
-byte rounds = 1;                   /* how many have formed; the first one is there at the start */
-byte num[LAST_ROUND + 1];          /* its number; two coordinators may form rounds of one number */
-byte by[LAST_ROUND + 1];           /* the coordinator that has formed it */
-byte members[LAST_ROUND + 1];      /* a bit for each of its nodes */
-byte before[LAST_ROUND + 1];       /* the round whose electorate counts until it is settled */
+/* ---- rounds, from 1; all sets of nodes are bit masks ---- */
+byte rounds = 1;
+byte num[LAST + 1], by[LAST + 1], members[LAST + 1], before[LAST + 1];
 
 /* ---- nodes ---- */
-byte last[NODES];                  /* the last round that the node has received */
-byte link[NODES];                  /* the coordinator to which it is connected */
-byte coming[NODES];                /* a ROUND that is on its way to the node */
-bool is_up[NODES], knows_settled[NODES];
+byte last[NODES];              /* the last round that the node has received */
+bool settled[NODES];           /* it knows that this round is settled */
+byte link[NODES];              /* the coordinator to which it is connected */
+byte coming[NODES];            /* a ROUND under way to it; 0 = none */
 
-/* ---- coordinators; index = node in whose process it runs ---- */
-bool leads[NODES], has_formed[NODES];
-byte now[NODES], prior[NODES];     /* rounds of its electorates, `now` and `before` in the program */
-bool won[NODES], won_prior[NODES];
-byte held[NODES];                  /* a bit for each node whose ballot it holds */
-byte void[NODES];                  /* a bit for each node whose process it has seen to end */
-byte heard[NODES];                 /* a bit for each node that has named the round `now` */
-byte heard_prior[NODES];           /* a bit for each node that has named the round `prior` */
+/* ---- coordinators ---- */
+bool serves[NODES], formed[NODES], won[NODES], won_prior[NODES];
+byte now[NODES], prior[NODES]; /* rounds of the two electorates; 0 = none */
+byte held[NODES];              /* nodes that join no other coordinator */
+byte ballots[NODES];           /* nodes that have a ballot in `now` */
+byte ballots_prior[NODES];     /* nodes that have a ballot in `prior` */
+byte for_ever[NODES];          /* of these, the nodes that have received a later round */
 
 byte faults;
-byte i, k, free_now, held_now, free_prior, held_prior, size;
+byte i;
 
-inline count(set, out) {
-    out = 0;
-    for (k : 0 .. NODES - 1) { out = out + HAS(set, k) }
-    k = 0
+#define SAME(a, b) ((a) != 0 && (a) == (b))
+
+#define OURS(c)        COUNT(ballots[c] & held[c])
+#define OURS_PRIOR(c)  COUNT(ballots_prior[c] & held[c] | for_ever[c])
+#define FREE(c)        (COUNT(members[now[c]]) - OURS(c))
+#define FREE_PRIOR(c)  (COUNT(members[prior[c]]) - OURS_PRIOR(c))
+
+inline weigh(c) {
+    if
+    :: OURS(c) >= QUORUM(now[c]) -> won[c] = true
+    :: OURS(c) < QUORUM(now[c]) && FREE(c) >= QUORUM(now[c]) -> won[c] = false
+    :: else
+    fi;
+    if
+    :: prior[c] != 0 && OURS_PRIOR(c) >= QUORUM(prior[c]) -> won_prior[c] = true
+    :: prior[c] != 0 && OURS_PRIOR(c) < QUORUM(prior[c]) && FREE_PRIOR(c) >= QUORUM(prior[c]) ->
+        won_prior[c] = false
+    :: else
+    fi;
+    /* so many nodes have received the round that no other coordinator wins the one before */
+    if
+    :: prior[c] != 0 && formed[c] &&
+       COUNT(members[prior[c]]) - COUNT(for_ever[c]) < QUORUM(prior[c]) -> end_prior(c)
+    :: else
+    fi
 }
 
-/* Sets won and won_prior from the ballots, as electorate_may_decide() does. */
-inline weigh(c) {
-    d_step {
-        count(members[now[c]], size);
-        count(members[now[c]] & held[c] & heard[c] & ~void[c], held_now);
-        count(members[now[c]] & ~(held[c] & heard[c]) & ~void[c], free_now);
-        if :: held_now * 2 > size -> won[c] = true
-#ifndef NO_RESET
-           :: held_now * 2 <= size && free_now * 2 > size -> won[c] = false
+inline end_prior(c) { prior[c] = 0; ballots_prior[c] = 0; for_ever[c] = 0; won_prior[c] = false }
+
+#define MAY_PRIOR(c) (prior[c] == 0 || won_prior[c] && FREE_PRIOR(c) < QUORUM(prior[c]))
+#define MAY_DECIDE(c) (serves[c] && now[c] != 0 && won[c] && FREE(c) < QUORUM(now[c]) && MAY_PRIOR(c))
+#define OTHER_DECIDES(c, d) ((d) != (c) && MAY_DECIDE(d))
+
+inline form(c) {
+    assert(!OTHER_DECIDES(c, 0) && !OTHER_DECIDES(c, 1) && !OTHER_DECIDES(c, 2)
+#if NODES > 3
+           && !OTHER_DECIDES(c, 3)
 #endif
-           :: else
-        fi;
-        /* a node that has named the round `now` can elect nobody as a node of the round before */
-        count(members[prior[c]], size);
-        count(members[prior[c]] & (heard[c] & named[c] | held[c] & heard_prior[c] & ~void[c]), held_prior);
-        count(members[prior[c]] & ~(heard[c] & named[c]) & ~(held[c] & heard_prior[c]) & ~void[c], free_prior);
-        if :: held_prior * 2 > size -> won_prior[c] = true
-#ifndef NO_RESET
-           :: held_prior * 2 <= size && free_prior * 2 > size -> won_prior[c] = false
+    );
+    rounds++;
+    num[rounds] = num[now[c]] + 1;
+    by[rounds] = c;
+    members[rounds] = held[c];
+    before[rounds] = now[c];
+    prior[c] = now[c]; ballots_prior[c] = ballots[c]; won_prior[c] = true; for_ever[c] = 0;
+    now[c] = rounds; ballots[c] = held[c]; won[c] = true; formed[c] = true;
+    for (i : 0 .. NODES - 1) {
+        if :: HAS(held[c], i) && link[i] == c -> coming[i] = rounds :: else fi
+    }
+    i = 0;
+    weigh(c)
+}
+
+/* The node names its last round to the coordinator, by JOIN or a beat. */
+inline name(c, n) {
+    if
+    :: !formed[c] && (now[c] == 0 || num[last[n]] > num[now[c]]) -> /* it begins to count this round */
+        now[c] = last[n]; ballots[c] = 0; won[c] = false;
+        end_prior(c);
+        if :: !settled[n] -> prior[c] = before[last[n]] :: else fi
+    :: else
+    fi;
+    if :: SAME(last[n], now[c]) && HAS(members[now[c]], n) -> ballots[c] = ballots[c] | 1 << n
+       :: else
+    fi;
+    if
+    :: prior[c] != 0 && SAME(last[n], prior[c]) && HAS(members[prior[c]], n) ->
+        ballots_prior[c] = ballots_prior[c] | 1 << n
+    :: prior[c] != 0 && SAME(last[n], now[c]) && HAS(ballots[c], n) && HAS(members[prior[c]], n) ->
+        for_ever[c] = for_ever[c] | 1 << n
+    :: else
+    fi;
+    if :: !formed[c] && SAME(last[n], now[c]) && settled[n] -> end_prior(c) :: else fi
+}
+
+inline release(c, n) {
+    held[c] = held[c] & ~(1 << n);
+    ballots[c] = ballots[c] & ~(1 << n);
+    ballots_prior[c] = ballots_prior[c] & ~(1 << n);
+    weigh(c)
+}
+
+#define HELD_BY(c, d, n) ((d) != (c) && HAS(held[d], n))
+#if NODES > 3
+#define HELD_ELSEWHERE(c, n) (HELD_BY(c, 0, n) || HELD_BY(c, 1, n) || HELD_BY(c, 2, n) || HELD_BY(c, 3, n))
+#else
+#define HELD_ELSEWHERE(c, n) (HELD_BY(c, 0, n) || HELD_BY(c, 1, n) || HELD_BY(c, 2, n))
 #endif
-           :: else
-        fi
+#ifdef NO_FENCE
+#define MAY_JOIN(c, n) true
+#else
+#define MAY_JOIN(c, n) (!HELD_ELSEWHERE(c, n))
+#endif
+/* the heirs of a round are its nodes; the coordinator that has formed it is tried, too */
+#define IS_CANDIDATE(c, n) (COUNT(members[last[n]]) >= 3 && HAS(members[last[n]], c) || by[last[n]] == c)
+
+inline join(c, n) {
+    link[n] = c;
+    held[c] = held[c] | 1 << n;
+    name(c, n);
+    weigh(c)
+}
+
+proctype Coordinator(byte c) {
+end:
+    do
+    :: atomic { MAY_DECIDE(c) && prior[c] == 0 && rounds < LAST && COUNT(held[c]) >= 3 -> form(c) }
+    /* its own node has lost its coordinator, so it serves the others */
+    :: atomic { !serves[c] && link[c] == NOBODY && MAY_JOIN(c, c) && HAS(members[last[c]], c) ->
+        serves[c] = true; formed[c] = false; now[c] = 0; won[c] = false; end_prior(c) }
+    /* it lacks the majority and sends its nodes away */
+    :: atomic { serves[c] && held[c] != 0 && !MAY_DECIDE(c) && faults < FAULTS -> faults++;
+        for (i : 0 .. NODES - 1) {
+            if :: HAS(held[c], i) -> release(c, i) :: else fi;
+            if :: link[i] == c -> link[i] = NOBODY; coming[i] = 0 :: else fi
+        }
+        i = 0 }
+    od
+}
+
+proctype Node(byte n) {
+end:
+    do
+    :: atomic { link[n] == NOBODY && serves[0] && IS_CANDIDATE(0, n) && MAY_JOIN(0, n) -> join(0, n) }
+    :: atomic { link[n] == NOBODY && serves[1] && IS_CANDIDATE(1, n) && MAY_JOIN(1, n) -> join(1, n) }
+    :: atomic { link[n] == NOBODY && serves[2] && IS_CANDIDATE(2, n) && MAY_JOIN(2, n) -> join(2, n) }
+#if NODES > 3
+    :: atomic { link[n] == NOBODY && serves[3] && IS_CANDIDATE(3, n) && MAY_JOIN(3, n) -> join(3, n) }
+#endif
+    /* the connection breaks; what is under way is lost */
+    :: atomic { link[n] != NOBODY && faults < FAULTS -> faults++; link[n] = NOBODY; coming[n] = 0 }
+    /* ROUND comes, and the next beat names it */
+    :: atomic { coming[n] != 0 -> last[n] = coming[n]; coming[n] = 0; settled[n] = false }
+    :: atomic { link[n] != NOBODY && coming[n] == 0 && SAME(last[n], now[link[n]]) &&
+                (prior[link[n]] != 0 && !HAS(for_ever[link[n]], n)) && HAS(ballots[link[n]], n) ->
+        name(link[n], n); weigh(link[n]) }
+    :: atomic { link[n] != NOBODY && by[last[n]] == link[n] && last[n] == now[link[n]] &&
+                prior[link[n]] == 0 && !settled[n] -> settled[n] = true }
+    /* a coordinator no longer holds the ballot of a node that it does not hear */
+    :: atomic { HAS(held[0], n) && link[n] != 0 -> release(0, n) }
+    :: atomic { HAS(held[1], n) && link[n] != 1 -> release(1, n) }
+    :: atomic { HAS(held[2], n) && link[n] != 2 -> release(2, n) }
+#if NODES > 3
+    :: atomic { HAS(held[3], n) && link[n] != 3 -> release(3, n) }
+#endif
+    od
+}
+
+init {
+    atomic {
+        num[1] = 1; by[1] = 0; members[1] = ALL;
+        for (i : 0 .. NODES - 1) { last[i] = 1; settled[i] = true; link[i] = 0 }
+        i = 0;
+        serves[0] = true; formed[0] = true; now[0] = 1; won[0] = true;
+        held[0] = ALL; ballots[0] = ALL;
+        run Coordinator(0); run Coordinator(1); run Coordinator(2);
+        run Node(0); run Node(1); run Node(2);
+#if NODES > 3
+        run Coordinator(3); run Node(3);
+#endif
     }
 }

@@ -156,15 +156,16 @@ static void do_hang_up(void *arg) {
     }
 }
 
-/* Does what way_follow() does when an heir's ROUND comes: tells the node's own hosts which node
- * leads the job. */
+/* Does what way_follow() does when ROUND comes: tells the node's own hosts which node leads the
+ * job, so that one that has taken over ends its part. */
 static void follow(struct sim_node *n) {
     const char *addr;
     uint16_t port;
     if (!n->w->heirs || !member_leader_at(n->member, &addr, &port)) return;
     struct host *at = n->conn->host, *own = own_host(n), *heir = host_of_heir(n);
-    if (own != NULL) host_follow(own, n->session.epoch, port - HEIR_PORT);
-    if (at != heir) host_follow(heir, n->session.epoch, port - HEIR_PORT);
+    int leader = port != 0 ? port - HEIR_PORT : -1; /* -1: the host at the endpoint */
+    if (own != NULL && port != 0) host_follow(own, n->session.epoch, leader);
+    if (at != heir) host_follow(heir, n->session.epoch, leader);
 }
 
 static void on_round(void *arg, const struct rdzv_round *r) {
