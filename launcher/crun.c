@@ -25,6 +25,7 @@
 #include "launcher/exit_status.h"
 #include "launcher/hosts_start.h"
 #include "launcher/job.h"
+#include "launcher/keeper/keeper.h"
 #include "launcher/nesting.h"
 #include "launcher/options/options.h"
 #include "launcher/pmi/pmi.h"
@@ -535,7 +536,9 @@ int main(int argc, char **argv) {
     }
     memcpy(words, argv, (size_t) argc * sizeof(*words));
     int status;
-    if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
+    if (keeper_is_meant(program_invocation_short_name, words)) {
+        status = keeper_main(words);
+    } else if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
         status = fail(EXIT_USAGE, err.text);
     } else if (options.wanted == OPTIONS_PMI_WORKER) {
         (void) pmi_run_worker(words + 2, &err);

@@ -80,7 +80,9 @@ CHAMBERS = {
     "agent/watchdog": ("watchdog.h", []),
 
     "launcher": (None, ["agent", "inspect", "launcher/devices", "launcher/hosts",
-                        "launcher/options", "launcher/pmi", "launcher/scheduler"]),
+                        "launcher/keeper", "launcher/options", "launcher/pmi",
+                        "launcher/scheduler"]),
+    "launcher/keeper": ("keeper.h", []),
     "launcher/options": ("options.h", ["launcher/hosts", "launcher/scheduler", "rendezvous"]),
     "launcher/devices": ("devices.h", []),
     "launcher/pmi": ("pmi.h", ["store"]),
@@ -200,7 +202,8 @@ MAY_SLEEP = {
 }
 
 # Only what is part of a program prints or exits.
-MAY_PRINT = ("launcher/crun.c", "base/program.c", "base/assert.h", "store/command/", "operator/",
+MAY_PRINT = ("launcher/crun.c", "launcher/keeper/client.c", "base/program.c", "base/assert.h",
+             "store/command/", "operator/",
              "examples/", "worker_runtime/mpi/")  # MPI's default: an error ends the program
 LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")
 

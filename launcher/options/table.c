@@ -363,6 +363,7 @@ static const char help_tail[] =
     "  crun --nproc-per-node=4 --max-restarts=3 train.py --epochs 10\n"
     "  crun --nproc-per-node=gpu ./train_digits\n"
     "  crun --hosts=node1:8,node2:8 train.py\n"
+    "  crun run --detach --name=night train.py; crun ps; crun attach night; crun stop night\n"
     "  crun --nproc-per-node=2 trainer.py : --nproc-per-node=6 --role=rollout rollout.py\n"
     "\n"
     "More: man crun";
