@@ -3,7 +3,7 @@
 #ifndef AGENT_AGENT_JOB_H
 #define AGENT_AGENT_JOB_H
 
-#include "base/cpu_mask.h"
+#include "base/process/cpu_mask.h"
 #include "rendezvous/types.h"
 
 #include <stdint.h>

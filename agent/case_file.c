@@ -5,8 +5,8 @@
 #include "agent/evidence/evidence.h"
 #include "agent/verdict/verdict.h"
 #include "base/clock.h"
+#include "base/files/private_file.h"
 #include "base/log.h"
-#include "base/private_file.h"
 #include "base/text.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "agent/status.h"
 
 #include "base/clock.h"
-#include "base/read_file.h"
+#include "base/files/read_file.h"
 #include "base/text.h"
 #include "rendezvous/server.h"
 #include "status/json_text.h"
@@ -138,7 +138,7 @@ static json_t *rank_json(const struct node_status *s, uint32_t local_rank) {
 /* Returns a new list of the jobs that this node hosts, each with its nodes; the list is empty if it
  * hosts none. */
 static json_t *hosted_jobs(const struct node_status *s) {
-    static const struct rendezvous_status_events events = {status_add_job, status_add_node};
+    static const struct rendezvous_status_events events = {status_add_job, status_add_node, NULL};
     json_t *jobs = json_array();
     if (s->rendezvous != NULL) (void) rendezvous_visit(s->rendezvous, &events, jobs);
     return jobs;

@@ -2,7 +2,7 @@
 #ifndef AGENT_SUSPENSION_H
 #define AGENT_SUSPENSION_H
 
-#include "base/suspension.h"
+#include "base/time/suspension.h"
 
 #include <stdbool.h>
 #include <uv.h>

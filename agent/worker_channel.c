@@ -7,11 +7,12 @@
 #include "agent/worker_channel.h"
 
 #include "agent/process/nursery.h"
-#include "base/token.h"
-#include "contract/packet.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/files/write_all.h"
 #include "base/log_limit.h"
+#include "base/token.h"
+#include "contract/packet.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -283,13 +284,8 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
 
 /* Returns the descriptor of an anonymous file with this text, or -1. */
 static int make_file(const char *text) {
-    size_t len = strlen(text), done = 0;
     int fd = memfd_create("crun-snapshot", MFD_CLOEXEC);
-    while (fd >= 0 && done < len) {
-        ssize_t n = write(fd, text + done, len - done);
-        if (n <= 0) cr_close_fd(&fd);
-        else done += (size_t) n;
-    }
+    if (fd >= 0 && cr_write_all(fd, text, strlen(text)) < 0) cr_close_fd(&fd);
     return fd;
 }
 

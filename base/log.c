@@ -3,7 +3,6 @@
 #include "base/log.h"
 
 #include "base/clock.h"
-#include "base/error_json.h"
 #include "base/text.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-base_SRCS := $(wildcard base/*.c)
+base_SRCS := $(wildcard base/*.c base/*/*.c)
 
 # What only programs need: libcrunrt, which has no command line, is linked without it.
-base_library_SRCS := $(filter-out base/command_line.c base/program%.c,$(base_SRCS))
+base_library_SRCS := $(filter-out base/program/%.c,$(base_SRCS))

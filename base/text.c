@@ -96,3 +96,31 @@ int cr_text_append(struct cr_buffer *out, const void *data, size_t len, const ch
     }
     return rc;
 }
+
+/* ---- JSON strings ---- */
+
+/* Appends the character of `len` bytes at `p`, escaped as JSON requires. If `len` is 0, the byte at
+ * `p` is not valid UTF-8, and U+FFFD is appended instead. */
+static int append_character(struct cr_buffer *out, const char *p, size_t len) {
+    if (len == 0) return cr_buffer_append(out, "\\ufffd", 6);
+    if (*p == '"' || *p == '\\') return cr_buffer_printf(out, "\\%c", *p);
+    if (*p == '\n') return cr_buffer_append(out, "\\n", 2);
+    if ((unsigned char) *p < 0x20 || *p == 0x7f) return cr_buffer_printf(out, "\\u%04x", *p);
+    return cr_buffer_append(out, p, len);
+}
+
+int cr_json_string_append(struct cr_buffer *out, const char *text) {
+    return cr_json_bytes_append(out, text, strnlen(text, CR_JSON_STRING_MAX));
+}
+
+int cr_json_bytes_append(struct cr_buffer *out, const char *text, size_t left) {
+    int rc = cr_buffer_append(out, "\"", 1);
+    while (rc == 0 && left > 0) {
+        size_t len = cr_utf8_len(text, left);
+        rc = append_character(out, text, len);
+        if (len == 0) len = 1;
+        text += len;
+        left -= len;
+    }
+    return rc < 0 ? rc : cr_buffer_append(out, "\"", 1);
+}

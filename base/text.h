@@ -1,11 +1,13 @@
-/* Checks UTF-8, and makes text from outside safe to show on terminals and in logs.
+/* Checks UTF-8, makes text from outside safe to show on terminals and in logs, and writes JSON
+ * strings.
  *
  * Keys, file names, error messages and worker output may contain any bytes. Before crun shows such
  * text, it writes every byte that does not belong to a printable UTF-8 character as \xNN. So a
  * newline cannot forge a log line, an escape sequence cannot change the terminal, and a byte that
  * is not UTF-8 can still be read.
  *
- * The functions are pure and do not depend on the locale. Only cr_text_append() allocates. */
+ * The functions are pure and do not depend on the locale. Only the functions that
+ * append to a buffer allocate. */
 #ifndef CR_TEXT_H
 #define CR_TEXT_H
 
@@ -40,5 +42,16 @@ size_t cr_text_copy(char *out, size_t cap, const void *data, size_t len);
  * not escaped: "\t" keeps tabs, "" keeps no byte. Returns 0; or -ENOMEM, in which case a part of
  * the text may have been appended. */
 int cr_text_append(struct cr_buffer *out, const void *data, size_t len, const char *keep);
+
+/* longest text in bytes that becomes a JSON string; a longer one is cut */
+#define CR_JSON_STRING_MAX ((size_t) 64 * 1024)
+
+/* Appends `text` as a JSON string with its quotes, at most CR_JSON_STRING_MAX bytes of it. A byte
+ * that is not part of a valid UTF-8 character becomes U+FFFD. Returns 0 or -ENOMEM. */
+int cr_json_string_append(struct cr_buffer *out, const char *text);
+
+/* Does what cr_json_string_append() does, with `len` bytes, which may contain NULs. Returns 0 or
+ * -ENOMEM. */
+int cr_json_bytes_append(struct cr_buffer *out, const char *text, size_t len);
 
 #endif

@@ -4,6 +4,9 @@
     crun --nproc-per-node=4 --max-restarts=100 examples/recover_digits.py --steps 3000
     kill -9 PID          # any of the pids that it prints
 
+With --fewest 1 the others do not wait for the replacement: they go on with fewer ranks, and take it
+in when it has come. Each step then has SHARDS shards, so the weights stay those of four ranks.
+
 The script differs from one with DistributedDataParallel in the two lines that use `recovery`. It
 needs torch 2.14 or later; with an older one it runs, and a failure restarts all workers.
 """
@@ -18,6 +21,7 @@ import torch.distributed as dist
 import crunrt.recovery
 
 HELD_OUT_EVERY = 6
+SHARDS = 4
 
 
 def load_images(path):
@@ -46,6 +50,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=64, help="images a step, over all ranks")
+    parser.add_argument("--fewest", type=int, help="go on with so many ranks, without waiting")
     parser.add_argument("--data", default=os.path.join(here, "data", "digits.csv"))
     args = parser.parse_args()
 
@@ -56,19 +61,28 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
     loss_of = torch.nn.CrossEntropyLoss()
 
-    recovery, seen = crunrt.recovery.Recovery(model, optimizer, wrap=with_fixed_buckets), 0
+    wrap = with_fixed_buckets if args.fewest is None else lambda module: module
+    recovery = crunrt.recovery.Recovery(model, optimizer, wrap=wrap, fewest=args.fewest)
+    seen = 0
     print(f"rank {dist.get_rank()} pid {os.getpid()} begins at step {recovery.done}", flush=True)
     for step in recovery.steps(args.steps):
         with recovery:
-            mine = batch_of(step, len(images), args.batch)[dist.get_rank()::dist.get_world_size()]
-            loss_of(recovery.model(images[mine]), digits[mine]).backward()
+            batch = batch_of(step, len(images), args.batch)
+            if args.fewest is None:
+                mine = batch[dist.get_rank()::dist.get_world_size()]
+                loss_of(recovery.model(images[mine]), digits[mine]).backward()
+            else:
+                for shard in recovery.shards(SHARDS):
+                    mine = batch[shard::SHARDS]
+                    loss_of(model(images[mine]), digits[mine]).backward()
             optimizer.step()
             optimizer.zero_grad()
         if recovery.recoveries > seen and recovery.done > step:
             seen, times = recovery.recoveries, recovery.times
             print(f"rank {dist.get_rank()} pid {os.getpid()} recovered {seen} times, step {step} "
-                  f"at {time.monotonic():.4f} (failed {times['failed']:.4f}, met "
-                  f"{times['met']:.4f}, ready {times['ready']:.4f})", flush=True)
+                  f"at {time.monotonic():.4f} (told {times['told']:.4f}, failed "
+                  f"{times['failed']:.4f}, met {times['met']:.4f}, ready {times['ready']:.4f})",
+                  flush=True)
 
     weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     print(f"rank {dist.get_rank()} pid {os.getpid()} ends after {recovery.done} steps, weights "

@@ -111,7 +111,7 @@ static bool has_same(int64_t pid, const char *name, const char *value) {
            strcmp(other, value) == 0;
 }
 
-static int add(struct found *f, int64_t pid, int64_t rank, int64_t local_rank) {
+static int add(struct found *f, int64_t pid, const char *job, int64_t rank, int64_t local_rank) {
     if (f->count == f->cap) {
         size_t cap = f->cap > 0 ? f->cap * 2 : 64;
         struct inspect_row *rows = realloc(f->rows, cap * sizeof(*rows));
@@ -123,6 +123,7 @@ static int add(struct found *f, int64_t pid, int64_t rank, int64_t local_rank) {
     inspect_row_init(row, pid);
     row->rank = rank;
     row->local_rank = local_rank;
+    (void) cr_text_copy(row->job, sizeof(row->job), job, strlen(job));
     return 0;
 }
 
@@ -141,7 +142,7 @@ static int consider(struct found *f, int64_t pid, const char *run_id) {
         cr_parse_i64(l, 0, INT32_MAX, &local_rank) == 0) {
         int64_t parent = parent_of(pid);
         bool inherited = has_same(parent, "TORCHELASTIC_RUN_ID", id) && has_same(parent, "RANK", r);
-        if (!inherited) rc = add(f, pid, rank, local_rank);
+        if (!inherited) rc = add(f, pid, id, rank, local_rank);
     }
     free(e);
     return rc;

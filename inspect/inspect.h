@@ -23,6 +23,8 @@
 struct inspect_row {
     int64_t rank, local_rank; /* -1 if not known */
     int64_t pid;              /* the process that the row describes */
+    char job[INSPECT_TEXT_MAX]; /* id of the worker's job, a longer one cut; inspect_find() sets it,
+                                 * because it finds workers of several jobs */
     char host[INSPECT_HOST_MAX];
     char state;                       /* state of the main thread as in proc(5), such as 'S'; '?' if
                                        * not known */

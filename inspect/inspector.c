@@ -5,8 +5,9 @@
 
 #include "inspect/inspect_internal.h"
 
-#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/files/write_all.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,8 +46,7 @@ static _Noreturn void looker_main(struct inspect_row *rows, size_t count, size_t
         struct cr_buffer line = {0};
         look_at(&rows[i]);
         if (inspect_row_write(&line, &rows[i]) == 0) {
-            ssize_t n = write(out, line.data, line.len);
-            if (n < 0) _exit(1);
+            if (cr_write_all(out, line.data, line.len) < 0) _exit(1);
         }
         cr_buffer_done(&line);
     }
@@ -155,11 +155,7 @@ static int write_rows(const struct inspect_row *rows, size_t count) {
     struct cr_buffer out = {0};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++) rc = inspect_row_write(&out, &rows[i]);
-    for (size_t at = 0; rc == 0 && at < out.len;) {
-        ssize_t n = write(STDOUT_FILENO, out.data + at, out.len - at);
-        if (n < 0) rc = -errno;
-        else at += (size_t) n;
-    }
+    if (rc == 0) rc = cr_write_all(STDOUT_FILENO, out.data, out.len);
     cr_buffer_done(&out);
     return rc;
 }

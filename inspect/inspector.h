@@ -12,8 +12,8 @@
 #define INSPECTOR_TIMEOUT_MS 4000 /* longest time in ms that inspector_main() runs */
 
 /* Finds the workers on this host that this process may see: of the job run_id, or of all jobs if
- * run_id is NULL. Stores rows with rank, local rank and pid in *rows, a malloc'ed array that the
- * caller frees, and their number in *count. Returns 0, or a negative errno and a text in err. */
+ * run_id is NULL. Stores rows with job, rank, local rank and pid in *rows, a malloc'ed array that
+ * the caller frees, and their number in *count. Returns 0; or a negative errno, and sets err. */
 int inspect_find(const char *run_id, struct inspect_row **rows, size_t *count,
                  struct cr_error *err);
 

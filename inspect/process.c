@@ -1,8 +1,8 @@
 /* Reads the state of a process from /proc, and where its main thread waits in the kernel. */
 #include "inspect/inspect_internal.h"
 
+#include "base/files/read_file.h"
 #include "base/memory.h"
-#include "base/read_file.h"
 #include "base/text.h"
 
 #include <errno.h>

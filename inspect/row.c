@@ -18,11 +18,12 @@ void inspect_row_init(struct inspect_row *row, int64_t pid) {
 /* ---- writing ---- */
 
 static json_t *row_object(const struct inspect_row *row) {
-    return json_pack("{s:I, s:I, s:I, s:s, s:s#, s:s, s:s, s:s, s:s, s:s, s:s}", "rank",
-                     (json_int_t) row->rank, "local_rank", (json_int_t) row->local_rank, "pid",
-                     (json_int_t) row->pid, "host", row->host, "state", &row->state, 1, "program",
-                     row->program, "kernel", row->kernel, "operation", row->operation, "python",
-                     row->python, "native", row->native, "note", row->note);
+    const char *job = row->job[0] != '\0' ? row->job : NULL; /* NULL: the object has no "job" */
+    return json_pack("{s:s*, s:I, s:I, s:I, s:s, s:s#, s:s, s:s, s:s, s:s, s:s, s:s}", "job", job,
+                     "rank", (json_int_t) row->rank, "local_rank", (json_int_t) row->local_rank,
+                     "pid", (json_int_t) row->pid, "host", row->host, "state", &row->state, 1,
+                     "program", row->program, "kernel", row->kernel, "operation", row->operation,
+                     "python", row->python, "native", row->native, "note", row->note);
 }
 
 /* Removes the outermost half of a stack. The cut is between two functions, so it is never within a
@@ -84,6 +85,7 @@ int inspect_row_read(struct inspect_row *row, const char *line, size_t len) {
     row->local_rank = take_number(object, "local_rank");
     const char *state = json_string_value(json_object_get(object, "state"));
     if (state != NULL && cr_text_printable_len(state, 1) == 1) row->state = state[0];
+    take_text(object, "job", row->job, sizeof(row->job));
     take_text(object, "host", row->host, sizeof(row->host));
     take_text(object, "program", row->program, sizeof(row->program));
     take_text(object, "kernel", row->kernel, sizeof(row->kernel));

@@ -16,9 +16,9 @@
  * reports 143, not 1. */
 #include "agent/agent.h"
 #include "base/clock.h"
-#include "base/daemon.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process/daemon.h"
 #include "base/text.h"
 #include "inspect/inspector.h"
 #include "launcher/devices/devices.h"

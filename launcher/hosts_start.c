@@ -1,8 +1,8 @@
 /* Starts a job on several hosts: see hosts_start.h. */
 #include "launcher/hosts_start.h"
 
+#include "base/files/read_file.h"
 #include "base/memory.h"
-#include "base/read_file.h"
 #include "launcher/hosts/hosts.h"
 #include "launcher/options/options.h"
 

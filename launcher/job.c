@@ -805,6 +805,11 @@ static const struct rendezvous_options rendezvous_defaults = {
     .etcd = {.is_candidate = -1, .prefix = "crun/rendezvous/"},
     .read_timeout_ms = 60000,
     .change_notice_ms = 30000,
+    .flap_limit = 3,
+    .flap_window_ms = 60000,
+    .flap_refusal_ms = 300000,
+    .aside_after = 3,
+    .aside_ms = 600000,
     .coordinator_wait_ms = -1,
     .is_host = -1,
 };

@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/error_json.h"
+#include "base/files/error_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,8 @@
 
 /* The Python program of --run-path. It runs the script argv[1] as __main__; the further words are
  * the arguments of the script. If an exception ends the script, this program writes an error record
- * (base/error_json.h) into the error file; SystemExit and KeyboardInterrupt are not recorded. The
- * text must not contain '$', because the agent expands '$' in all arguments of a worker
+ * (base/files/error_json.h) into the error file; SystemExit and KeyboardInterrupt are not recorded.
+ * The text must not contain '$', because the agent expands '$' in all arguments of a worker
  * (base/template.h). */
 static const char run_path_bootstrap[] =
     "import faulthandler, json, os, runpy, sys, time, traceback\n"

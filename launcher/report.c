@@ -2,7 +2,7 @@
 #include "launcher/report.h"
 
 #include "base/clock.h"
-#include "base/error_json.h"
+#include "base/files/error_json.h"
 #include "base/log.h"
 #include "base/text.h"
 

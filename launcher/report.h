@@ -12,9 +12,9 @@ const char *report_name(void);
  * characters are escaped. */
 void report_line(const char *text);
 
-/* Writes an error record (base/error_json.h) to the file `path`. Both the message and the call
- * stack of the record are `text`. Does nothing if `path` is NULL or empty. Returns 0 or a negative
- * errno. */
+/* Writes an error record (base/files/error_json.h) to the file `path`. Both the message and the
+ * call stack of the record are `text`. Does nothing if `path` is NULL or empty. Returns 0 or a
+ * negative errno. */
 int report_file(const char *path, const char *text);
 
 #endif

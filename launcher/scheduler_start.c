@@ -2,8 +2,8 @@
  * the functions that recognise schedulers (launcher/scheduler/), and starts srun. */
 #include "launcher/scheduler_start.h"
 
+#include "base/files/read_file.h"
 #include "base/memory.h"
-#include "base/read_file.h"
 #include "launcher/task_leader.h"
 
 #include <errno.h>

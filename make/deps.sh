@@ -3,7 +3,7 @@
 # prints which and why. Works on Debian and Ubuntu, as root or with sudo; on other systems it prints
 # what to install. It asks no questions, and does nothing if nothing is missing.
 #
-#     make/deps.sh build|unit|check|interop
+#     make/deps.sh build|unit|check|interop|languages
 #     make/deps.sh --tell GOAL     only prints what is missing, in one line; exit status 1
 set -u
 
@@ -51,7 +51,7 @@ if [ -z "$tell" ]; then # the build can do without these
         header sodium.h
 fi
 
-[ "$goal" = build ] || need check 'unit tests' header check.h
+[ "$goal" = build ] || [ "$goal" = languages ] || need check 'unit tests' header check.h
 case $goal in
 check | interop)
     need python3 'the scripts that test real processes' have python3
@@ -73,6 +73,11 @@ check | interop)
     need tmux 'a terminal for crun-agent top' have tmux
     ;;
 esac
+if [ "$goal" = languages ]; then
+    need cargo 'Rust: its build tool' have cargo
+    need rustc 'Rust: its compiler' have rustc
+    need golang-go 'Go' have go
+fi
 if [ "$goal" = interop ]; then
     need python3-torch 'the real peer: torch and torchrun' /usr/bin/python3 -c 'import torch'
     need python3-numpy 'torch wants it' /usr/bin/python3 -c 'import numpy'

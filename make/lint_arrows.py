@@ -37,7 +37,13 @@ FACES = {
 # Chamber: its door, and what it may see besides base/ and the faces of its own room: chambers of
 # its room, and other rooms through their faces. A room's own folder is a chamber without a door.
 CHAMBERS = {
+    # Every room may include base/ and the folders in it.
     "base": (None, []),
+    "base/time": (None, []),
+    "base/files": (None, []),
+    "base/process": (None, ["base/files"]),
+    "base/network": (None, []),
+    "base/program": (None, []),
     "contract": (None, []),
 
     "store": (None, ["store/bytes", "store/client", "store/server"]),
@@ -121,8 +127,9 @@ CHAMBERS = {
 IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h", "unistd.h",
                   "fcntl.h", "jansson.h"]
 PURE = [
-    "base/buffer.c", "base/command_line.c", "base/error.c", "base/parse.c", "base/port_range.c",
-    "base/program_text.c", "base/suspension.c", "base/template.c", "base/text.c", "base/waiting.c",
+    "base/buffer.c", "base/program/command_line.c", "base/error.c", "base/parse.c",
+    "base/network/port_range.c", "base/program/program_text.c", "base/time/suspension.c",
+    "base/template.c", "base/text.c", "base/time/waiting.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",
@@ -139,6 +146,7 @@ PURE = [
     "rendezvous/coordinator/seat_table.c", "rendezvous/coordinator/settings.c",
     "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
     "rendezvous/rules/electorate.c", "rendezvous/coordinator/resuming.c",
+    "rendezvous/rules/standing.c", "rendezvous/coordinator/aside.c",
     "rendezvous/coordinator/succession.c", "rendezvous/member/resuming.c",
     "rendezvous/member/succession.c", "rendezvous/protocol/heirs.c",
     "rendezvous/member/connecting.c", "rendezvous/member/keep_alive.c",
@@ -146,6 +154,7 @@ PURE = [
     "rendezvous/secure/primitives.c",
     "rendezvous/etcd/answer.c", "rendezvous/etcd/election.c",
     "rendezvous/etcd/fields.c", "rendezvous/dial/race.c", "rendezvous/dial/stranger.c",
+    "rendezvous/way/signpost_value.c",
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
     "agent/environment.c", "agent/role.c",
@@ -205,9 +214,9 @@ MAY_SLEEP = {
 }
 
 # Only what is part of a program prints or exits.
-MAY_PRINT = ("launcher/crun.c", "launcher/keeper/client.c", "base/program.c", "base/assert.h",
-             "store/command/", "operator/",
-             "examples/", "worker_runtime/mpi/")  # MPI's default: an error ends the program
+MAY_PRINT = ("launcher/crun.c", "launcher/keeper/client.c", "base/program/program.c",
+             "base/assert.h", "store/command/", "operator/", "examples/",
+             "worker_runtime/mpi/")  # MPI's default: an error ends the program
 LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")
 
 LINE_WIDTH = 100
@@ -216,7 +225,7 @@ HAS_WIDTH = ("*.c", "*.h", "*.cc", "*.py", "*.sh", "*.mk", "Makefile")
 # opening comment.
 NOT_YET = ()
 
-# Folders whose README.md has a table of contents, with one row for each header: | `name.h` | text |
+# Rooms whose README.md has a table of contents, with one row for each header: | `name.h` | text |
 CONTENTS = ("base",)
 
 # ---- reading the source ----
@@ -256,7 +265,12 @@ def is_face(header):
 
 def node_of(header):
     """What an arrow to this header points at: a chamber, or the faces of a room."""
-    return header.split("/")[0] if is_face(header) else str(pathlib.PurePath(header).parent)
+    room, folder = header.split("/")[0], str(pathlib.PurePath(header).parent)
+    return room if is_face(header) and FACES[room] != "*" else folder
+
+
+def is_base(node):
+    return node.split("/")[0] == "base"
 
 
 # ---- the rules; each yields "path:line: what is wrong" ----
@@ -278,7 +292,9 @@ def check_folders(files):
 def check_include(file, number, header):
     target, where = node_of(header), f"{file.path}:{number}"
     room = header.split("/")[0]
-    if target in (file.folder, file.room, "base") or file.folder not in CHAMBERS:
+    if target in (file.folder, file.room) or file.folder not in CHAMBERS:
+        return
+    if is_base(target) and file.room != "base":
         return
     if room != file.room and not is_face(header):
         yield f"{where}: {header} is private to {room}/"
@@ -334,7 +350,7 @@ def stem_of(path):
     """A source file and its header are one node. A door is a node of its own, because it declares
     what the files of its chamber share; so is a private header without a source of its name."""
     folder, _, name = path.rpartition("/")
-    if FACES.get(folder) != "*" and is_face(path) or name == CHAMBERS.get(folder, (None,))[0]:
+    if not is_base(folder) and is_face(path) or name == CHAMBERS.get(folder, (None,))[0]:
         return path
     return str(pathlib.PurePath(path).with_suffix(""))
 
@@ -342,11 +358,11 @@ def stem_of(path):
 def check_circles(files):
     between, within = {}, {}
     for file in files:
-        source = file.path if is_face(file.path) else file.folder
+        source = file.path if is_face(file.path) and file.room != "base" else file.folder
         stem = stem_of(file.path)
         for _, header in file.ours:
-            target = header if is_face(header) else node_of(header)
-            if target != source and file.room != "base":
+            target = header if is_face(header) and not is_base(header) else node_of(header)
+            if target != source:
                 between.setdefault(source, set()).add(target)
             other = stem_of(header)
             if str(pathlib.PurePath(header).parent) == file.folder and other != stem:
@@ -420,14 +436,14 @@ def check_openings(files):
 
 
 def check_contents(files):
-    """The README.md of each folder in CONTENTS lists exactly the headers of the folder."""
+    """The README.md of each room in CONTENTS lists exactly the headers of the room."""
     for folder in CONTENTS:
         table = pathlib.Path(folder, "README.md")
         if not table.exists():
             continue  # a tree without documents
-        listed = re.findall(r"^\| `(\w+\.h)` \|", table.read_text(), re.M)
-        has = [os.path.basename(f.path) for f in files
-               if f.folder == folder and f.path.endswith(".h")]
+        listed = re.findall(r"^\| `([\w/]+\.h)` \|", table.read_text(), re.M)
+        has = [os.path.relpath(f.path, folder) for f in files
+               if f.room == folder and f.path.endswith(".h")]
         yield from (f"{table}: {h} is not listed" for h in has if h not in listed)
         yield from (f"{table}: {h} is listed, but not there" for h in listed if h not in has)
 
@@ -470,8 +486,10 @@ def arrows():
         own = [f for f in files if f.folder == chamber]
         if not own:
             continue
-        sees = sorted({node_of(h) for f in own for _, h in f.ours} - {chamber, "base", own[0].room})
-        faces = FACES.get(chamber, [door] if door else [])
+        room = own[0].room
+        sees = sorted(n for n in {node_of(h) for f in own for _, h in f.ours} - {chamber, room}
+                      if room == "base" or not is_base(n))
+        faces = "*" if room == "base" else FACES.get(chamber, [door] if door else [])
         shown = "each header" if faces == "*" else ", ".join(f"`{f}`" for f in faces)
         rows.append(f"| `{chamber}` | {shown} | {', '.join(f'`{s}`' for s in sees)} |")
     return "\n".join(rows) + "\n"

@@ -7,8 +7,8 @@
  * follows a job in a terminal, and `key` derives a key of one job from a secret. */
 #include "operator/operator_internal.h"
 
-#include "base/daemon.h"
 #include "base/log.h"
+#include "base/process/daemon.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -83,7 +83,8 @@ static const char man_tail[] =
     ".BR crun\\-store (1)\n";
 
 static const struct cr_command *const commands[] = {&operator_serve, &operator_status,
-                                                    &operator_notify, &operator_dump,
+                                                    &operator_notify, &operator_admit,
+                                                    &operator_dump,
                                                     &operator_why, &operator_top, &operator_key,
                                                     NULL};
 

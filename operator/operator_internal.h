@@ -3,8 +3,8 @@
 #ifndef OPERATOR_INTERNAL_H
 #define OPERATOR_INTERNAL_H
 
-#include "base/endpoint.h"
-#include "base/program.h"
+#include "base/network/endpoint.h"
+#include "base/program/program.h"
 #include "rendezvous/server.h"
 
 #define OPERATOR_PORT       29400 /* port if the user gives none */
@@ -12,7 +12,7 @@
                                    * come */
 
 extern const struct cr_command operator_serve, operator_status, operator_notify, operator_dump,
-    operator_why, operator_top, operator_key;
+    operator_admit, operator_why, operator_top, operator_key;
 
 /* Parses the command's only argument, HOST:PORT, into *out, and calls operator_authenticate().
  * Returns 0. If the argument is wrong or operator_authenticate() fails, prints the reason and

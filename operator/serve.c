@@ -5,8 +5,8 @@
  * are no jobs, the process never wakes up. */
 #include "operator/operator_internal.h"
 
-#include "base/daemon.h"
 #include "base/log.h"
+#include "base/process/daemon.h"
 #include "rendezvous/types.h"
 #include "status/status.h"
 
@@ -76,7 +76,7 @@ static int open_server(struct daemon *d, const struct rendezvous_server_options 
 /* ---- the status address ---- */
 
 static json_t *snapshot(void *arg) {
-    static const struct rendezvous_status_events events = {status_add_job, status_add_node};
+    static const struct rendezvous_status_events events = {status_add_job, status_add_node, NULL};
     const struct daemon *d = arg;
     json_t *jobs = json_array();
     if (jobs != NULL) rendezvous_server_visit(d->server, &events, jobs);

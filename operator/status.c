@@ -34,6 +34,9 @@ static void print_job(void *arg, const struct rdzv_status_job *j) {
                   " nodes, %" PRIu32 " workers, restart %" PRIu32 " of %" PRIu32,
                   rendezvous_phase_name(j->phase), (int64_t) j->rounds - 1, j->nodes, j->min_nodes,
                   j->max_nodes, j->world_size, j->restart_count, j->max_restarts);
+    if (j->losses > 0) (void) printf(", %" PRIu32 " rounds lost nodes", j->losses);
+    if (j->losses > 0 && j->loss_limit > 0) (void) printf(" of %" PRIu32, j->loss_limit - 1);
+    if (j->backoff_ms > 0) (void) printf(", backs off for %.1f s", (double) j->backoff_ms / 1000);
     if (j->awaited > 0) (void) printf(", %" PRIu32 " awaited", j->awaited);
     if (j->why[0] != '\0') (void) printf("; last: ");
     print_text(j->why);
@@ -56,8 +59,24 @@ static void print_node(void *arg, const struct rdzv_status_node *n) {
     (void) printf(", heard %.1f s ago\n", (double) n->silent_ms / 1000);
 }
 
+static void print_time(const char *what, int64_t left_ms) {
+    if (left_ms > 0) (void) printf(", %s for %.1f s", what, (double) left_ms / 1000);
+}
+
+static void print_host(void *arg, const struct rdzv_status_host *h) {
+    (void) arg;
+    (void) printf("  host ");
+    print_text(h->host);
+    (void) printf(": %" PRIu32 " short lives, %" PRIu32 " failures began there", h->short_lives,
+                  h->failures);
+    print_time("slowed", h->slowed_ms);
+    print_time("refused", h->refused_ms);
+    print_time("set aside", h->aside_ms);
+    (void) printf("\n");
+}
+
 static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
-    static const struct rendezvous_status_events events = {print_job, print_node};
+    static const struct rendezvous_status_events events = {print_job, print_node, print_host};
     int jobs = 0;
     int rc = rendezvous_status(where, OPERATOR_TIMEOUT_MS, &events, &jobs, err);
     if (rc == 0 && jobs == 0) (void) printf("no jobs\n");
@@ -79,13 +98,17 @@ static void add(struct answer *a, json_t *list, json_t *item) {
 static void add_job(void *arg, const struct rdzv_status_job *j) {
     struct answer *a = arg;
     json_t *job = json_pack(
-        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:[]}", "id",
+        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:f, s:[], s:[]}",
+        "id",
         status_json_text(j->run_id),
         "phase", rendezvous_phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
         (json_int_t) j->restart_count, "max_restarts", (json_int_t) j->max_restarts, "min_nodes",
         (json_int_t) j->min_nodes, "max_nodes", (json_int_t) j->max_nodes, "group_world_size",
         (json_int_t) j->group_world_size, "world_size", (json_int_t) j->world_size, "awaited",
-        (json_int_t) j->awaited, "why", status_json_text(j->why), "members");
+        (json_int_t) j->awaited, "why", status_json_text(j->why),
+        "restarts_spent", (json_int_t) j->spent, "losses", (json_int_t) j->losses, "max_losses",
+        (json_int_t) j->loss_limit - 1, "backoff_s", (double) j->backoff_ms / 1000, "members",
+        "hosts");
     add(a, a->jobs, job);
 }
 
@@ -106,8 +129,20 @@ static void add_node(void *arg, const struct rdzv_status_node *n) {
     add(a, json_object_get(job, "members"), node);
 }
 
+/* Adds a host to the last job of the list, as add_node() adds a node. */
+static void add_host(void *arg, const struct rdzv_status_host *h) {
+    struct answer *a = arg;
+    json_t *host = json_pack(
+        "{s:o, s:I, s:I, s:f, s:f, s:f}", "host", status_json_text(h->host), "short_lives",
+        (json_int_t) h->short_lives, "failures", (json_int_t) h->failures, "slowed_s",
+        (double) h->slowed_ms / 1000, "refused_s", (double) h->refused_ms / 1000, "aside_s",
+        (double) h->aside_ms / 1000);
+    json_t *job = json_array_get(a->jobs, json_array_size(a->jobs) - 1);
+    add(a, json_object_get(job, "hosts"), host);
+}
+
 static int show_json(const struct cr_endpoint *where, struct cr_error *err) {
-    static const struct rendezvous_status_events events = {add_job, add_node};
+    static const struct rendezvous_status_events events = {add_job, add_node, add_host};
     json_auto_t *jobs = json_array();
     struct answer a = {.jobs = jobs};
     int rc = rendezvous_status(where, OPERATOR_TIMEOUT_MS, &events, &a, err);
@@ -146,8 +181,9 @@ const struct cr_command operator_status = {
     .arguments = "HOST:PORT",
     .description =
         "Asks the coordinator at HOST:PORT, a crun-agent or a crun that hosts its job, for its "
-        "jobs: phase, round, restarts, how many nodes are awaited; and for each node its ranks, "
-        "its state, and how long ago it was last heard of.",
+        "jobs: phase, round, restarts, how many nodes are awaited; for each node its ranks, its "
+        "state, and how long ago it was last heard of; and the hosts on which nodes were lost soon "
+        "after they had joined, or on which failures began.",
     .options = options,
     .option_count = OPTION_COUNT,
     .min_arguments = 1,

@@ -2,8 +2,8 @@
 #ifndef OPERATOR_TOP_INTERNAL_H
 #define OPERATOR_TOP_INTERNAL_H
 
-#include "base/endpoint.h"
 #include "base/error.h"
+#include "base/network/endpoint.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -87,7 +87,7 @@ static int read_here(const struct top_source *s, json_t **out, struct cr_error *
 /* ---- a coordinator ---- */
 
 static int read_coordinator(const struct top_source *s, json_t **out, struct cr_error *err) {
-    static const struct rendezvous_status_events events = {status_add_job, status_add_node};
+    static const struct rendezvous_status_events events = {status_add_job, status_add_node, NULL};
     json_t *jobs = json_array();
     int rc = rendezvous_status(&s->endpoint, COORDINATOR_TIMEOUT_MS, &events, jobs, err);
     if (rc < 0) json_decref(jobs);

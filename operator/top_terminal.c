@@ -4,6 +4,7 @@
 #include "operator/top_internal.h"
 
 #include "base/error.h"
+#include "base/files/write_all.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,15 +24,12 @@ static volatile sig_atomic_t ended_by; /* the signal that is to end the process;
 static char typed[16];                 /* bytes of keys that were read and are not handled yet */
 static size_t typed_len;
 
-static void write_all(const char *text, size_t len) {
-    while (len > 0) {
-        ssize_t n = write(STDOUT_FILENO, text, len);
-        if (n <= 0 && errno != EINTR) return;
-        if (n > 0) text += n, len -= (size_t) n;
-    }
+/* A terminal that cannot be written to cannot show the error either, so errors are ignored. */
+static void write_bytes(const char *text, size_t len) {
+    (void) cr_write_all(STDOUT_FILENO, text, len);
 }
 
-static void write_text(const char *text) { write_all(text, strlen(text)); }
+static void write_text(const char *text) { write_bytes(text, strlen(text)); }
 
 static void take_single_keys(void) {
     struct termios raw = before;
@@ -85,7 +83,7 @@ void top_terminal_draw(const char *text, size_t len) {
     while (len > 0) {
         const char *end = memchr(text, '\n', len);
         size_t n = end != NULL ? (size_t) (end - text) : len;
-        write_all(text, n);
+        write_bytes(text, n);
         write_text(end != NULL ? "\033[K\r\n" : "\033[K");
         n += end != NULL ? 1 : 0;
         text += n;

@@ -19,7 +19,7 @@ enum { JOB, NODE, JSON, TOKEN, HELP, OPTION_COUNT };
 static const struct cr_option options[OPTION_COUNT] = {
     [JOB] = {.name = "job",
              .value_name = "ID",
-             .help = "the job: what its nodes have as --rdzv-id (default: all workers found)"},
+             .help = "the job: what its nodes have as --rdzv-id (default: all jobs found)"},
     [NODE] = {.name = "node",
               .value_name = "HOST",
               .default_value = "",
@@ -123,18 +123,45 @@ static int look_everywhere(const struct cr_endpoint *where, const char *run_id, 
 
 /* ---- the command ---- */
 
+/* Orders two rows by the ids of their jobs. */
+static int compare_jobs(const void *a, const void *b) {
+    return strcmp(((const struct inspect_row *) a)->job, ((const struct inspect_row *) b)->job);
+}
+
+/* Returns how many of the first rows, which are ordered by job, are of the job of the first one. */
+static size_t count_of_job(const struct inspect_row *rows, size_t count) {
+    size_t n = 0;
+    while (n < count && compare_jobs(&rows[0], &rows[n]) == 0) n++;
+    return n;
+}
+
+/* Appends what is known about the workers of one job. */
+static int write_job(struct cr_buffer *out, struct inspect_row *rows, size_t count, bool as_json) {
+    struct inspect_group *groups = NULL;
+    size_t group_count;
+    if (!as_json) return inspect_write_report(out, rows, count, "  ");
+    int rc = inspect_fold(rows, count, &groups, &group_count); /* sorts the rows */
+    free(groups);
+    for (size_t i = 0; rc == 0 && i < count; i++) rc = inspect_row_write(out, &rows[i]);
+    return rc;
+}
+
+/* Writes the rows to stdout, job by job. If there are several jobs, each report begins with the id
+ * of its job. Ranks of different jobs are never compared with each other. */
 static int show(struct inspect_row *rows, size_t count, bool as_json) {
     struct cr_buffer text = {0};
     int rc = 0;
-    if (!as_json) {
-        rc = inspect_write_report(&text, rows, count, "  ");
-    } else {
-        struct inspect_group *groups = NULL;
-        size_t group_count;
-        rc = inspect_fold(rows, count, &groups, &group_count);
-        free(groups);
-        for (size_t i = 0; rc == 0 && i < count; i++) rc = inspect_row_write(&text, &rows[i]);
-    }
+    if (count > 1) qsort(rows, count, sizeof(*rows), compare_jobs);
+    size_t first = 0, n = count_of_job(rows, count);
+    bool has_several = n < count;
+    do {
+        if (has_several && !as_json) {
+            rc = cr_buffer_printf(&text, "%sjob %s: ", first > 0 ? "\n" : "", rows[first].job);
+        }
+        if (rc == 0) rc = write_job(&text, rows + first, n, as_json);
+        first += n;
+        n = count_of_job(rows + first, count - first);
+    } while (rc == 0 && first < count);
     if (rc == 0) (void) fwrite(text.data, 1, text.len, stdout);
     cr_buffer_done(&text);
     return rc;

@@ -3,10 +3,10 @@
  * file, operator and coordinator authenticate each other first. */
 #include "rendezvous/server.h"
 
-#include "base/address.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/connect.h"
+#include "base/network/address.h"
+#include "base/network/connect.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/secure/secure.h"
 
@@ -91,6 +91,10 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
     case RDZV_STATUS_NODE:
         if (q->events != NULL) return q->events->on_node(q->arg, &m->status_node), 0;
         break;
+    case RDZV_STATUS_HOST:
+        if (q->events == NULL) break;
+        if (q->events->on_host != NULL) q->events->on_host(q->arg, &m->status_host);
+        return 0;
     case RDZV_STATUS_DONE:
         if (q->events != NULL) return 1;
         break;
@@ -257,6 +261,19 @@ int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
     m.operate = *what;
     m.operate.version_min = RDZV_VERSION_MIN;
     m.operate.version_max = RDZV_VERSION_MAX;
+    return ask(&q, &m);
+}
+
+int rendezvous_admit(const struct cr_endpoint *where, int64_t timeout_ms, const char *run_id,
+                     const char *host, struct cr_error *err) {
+    uint32_t hosts;
+    char behind[RENDEZVOUS_BEHIND_MAX];
+    struct query q = {.where = where, .deadline_ms = cr_deadline_ms(timeout_ms), .err = err,
+                      .operated = &hosts, .behind = behind};
+    struct rdzv_message m = {.type = RDZV_OPERATE};
+    m.operate = (struct rdzv_operate){.version_min = RDZV_VERSION_HOSTS,
+                                      .version_max = RDZV_VERSION_MAX, .run_id = run_id,
+                                      .host = host, .kind = RDZV_OPERATE_ADMIT, .why = ""};
     return ask(&q, &m);
 }
 

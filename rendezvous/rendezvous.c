@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "base/waiting.h"
+#include "base/time/waiting.h"
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
@@ -567,7 +567,11 @@ static struct rdzv_join describe_node(const struct rendezvous_options *o,
         .keep_alive_interval_ms = o->keep_alive_interval_ms,
         .keep_alive_max_attempt = o->keep_alive_max_attempt,
         .change_notice_ms = o->change_notice_ms, .stop_limit_ms = o->stop_limit_ms,
-        .digest = o->digest};
+        .digest = o->digest,
+        .loss_limit = o->loss_limit, .restart_backoff_ms = o->restart_backoff_ms,
+        .restart_refill_ms = o->restart_refill_ms, .flap_limit = o->flap_limit,
+        .flap_window_ms = o->flap_window_ms, .flap_refusal_ms = o->flap_refusal_ms,
+        .aside_after = o->aside_after, .aside_ms = o->aside_ms};
 }
 
 static int make_member(struct rendezvous *r, const struct rendezvous_options *o,

@@ -4,9 +4,9 @@
 #define RENDEZVOUS_SERVER_H
 
 #include "base/buffer.h"
-#include "base/endpoint.h"
 #include "base/error.h"
-#include "base/port_range.h"
+#include "base/network/endpoint.h"
+#include "base/network/port_range.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/types.h"
 
@@ -61,10 +61,11 @@ int rendezvous_derive_key(bool is_operator, const char *run_id, struct cr_buffer
                           struct cr_error *err);
 
 /* Callbacks of rendezvous_status(): on_job for each job, followed by on_node for each node of that
- * job. */
+ * job, and on_host for each host of that job on which something went wrong; on_host may be NULL. */
 struct rendezvous_status_events {
     void (*on_job)(void *arg, const struct rdzv_status_job *job);
     void (*on_node)(void *arg, const struct rdzv_status_node *node);
+    void (*on_host)(void *arg, const struct rdzv_status_host *host);
 };
 
 /* Requests the status of all jobs and nodes from the coordinator at `where`, and calls `events` for
@@ -91,6 +92,12 @@ const char *rendezvous_state_name(uint32_t state);
 int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
                        const struct rdzv_operate *what, uint32_t *nodes,
                        char behind[RENDEZVOUS_BEHIND_MAX], struct cr_error *err);
+
+/* Admits a host to a job: the coordinator forgets what went wrong on the host, so that it refuses,
+ * slows and sets aside its nodes no more. Returns 0; or the errors of rendezvous_status(), -EPROTO
+ * also if there is no such job, or nothing to forget. */
+int rendezvous_admit(const struct cr_endpoint *where, int64_t timeout_ms, const char *run_id,
+                     const char *host, struct cr_error *err);
 
 /* The end of an inspection: how many nodes were asked, and how many of them have answered. */
 struct rendezvous_inspected {

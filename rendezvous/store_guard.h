@@ -3,7 +3,7 @@
 #define RENDEZVOUS_STORE_GUARD_H
 
 #include "base/error.h"
-#include "base/network.h"
+#include "base/network/network.h"
 
 #define RENDEZVOUS_NETWORKS_MAX 64 /* most networks in --store-allow */
 

@@ -5,8 +5,8 @@
 #define RENDEZVOUS_TYPES_H
 
 #include "base/change_kind.h"
-#include "base/endpoint.h"
-#include "base/port_range.h"
+#include "base/network/endpoint.h"
+#include "base/network/port_range.h"
 #include "rendezvous/store_guard.h"
 
 #include <stdbool.h>
@@ -95,6 +95,16 @@ struct rendezvous_options {
     /* when a node joins a running job: how many ms before the next round the running workers get
      * notice; default 30 s; 0 = no notice */
     int64_t change_notice_ms;
+    uint32_t loss_limit; /* most rounds that may end by the loss of a node, plus 1; 0 = no limit */
+    /* wait before the round after a charged failure, twice as long after each further one; 0 = the
+     * next round forms at once */
+    int64_t restart_backoff_ms;
+    int64_t restart_refill_ms; /* a round that runs this long refills the budget; 0 = none does */
+    /* Hosts whose nodes are lost soon after they have joined, and hosts on which failures begin
+     * again and again (rendezvous/rules/standing_internal.h): flap_limit 0 = no host is
+     * slowed or refused, aside_after 0 = no host is set aside. */
+    uint32_t flap_limit, aside_after;
+    int64_t flap_window_ms, flap_refusal_ms, aside_ms;
     /* how long to wait for a lost coordinator to come back; -1, the default, means 60 s if the
      * coordinator does not run in the launcher of a node, and 0 if it does */
     int64_t coordinator_wait_ms;

@@ -1,11 +1,11 @@
 /* Fetches snapshots: implements attach.h. */
 #include "status/attach.h"
 
-#include "base/address.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/connect.h"
+#include "base/network/address.h"
+#include "base/network/connect.h"
 #include "contract/packet.h"
 
 #include <errno.h>

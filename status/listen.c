@@ -1,9 +1,9 @@
 /* Opens the socket of a status address: implements listen_internal.h. */
 #include "status/listen_internal.h"
 
-#include "base/address.h"
 #include "base/cleanup.h"
-#include "base/endpoint.h"
+#include "base/network/address.h"
+#include "base/network/endpoint.h"
 
 #include <errno.h>
 #include <stdbool.h>

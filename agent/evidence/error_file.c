@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/error_json.h"
+#include "base/files/error_json.h"
 
 #include <errno.h>
 #include <fcntl.h>

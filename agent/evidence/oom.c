@@ -6,8 +6,8 @@
  * worker into a cgroup of its own. */
 #include "agent/evidence/oom.h"
 
-#include "base/cgroup_place.h"
 #include "base/cleanup.h"
+#include "base/process/cgroup_place.h"
 
 #include <dirent.h>
 #include <fcntl.h>

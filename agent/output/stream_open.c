@@ -2,8 +2,8 @@
  * makes the prefix of its lines. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
-#include "base/error_json.h"
 #include "base/template.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * tail in log_relay_internal.h). */
 #include "agent/output/log_relay_internal.h"
 #include "base/clock.h"
-#include "base/error_json.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

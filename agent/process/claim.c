@@ -5,7 +5,7 @@
 
 #include "agent/process/nursery.h"
 #include "agent/system/system.h"
-#include "base/daemon.h"
+#include "base/process/daemon.h"
 
 #include <signal.h>
 #include <string.h>

@@ -27,8 +27,8 @@
 #ifndef AGENT_NURSERY_H
 #define AGENT_NURSERY_H
 
-#include "base/cpu_mask.h"
 #include "base/error.h"
+#include "base/process/cpu_mask.h"
 
 #include <stdbool.h>
 #include <stdint.h>

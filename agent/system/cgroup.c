@@ -9,9 +9,9 @@
 #include "agent/system/cgroup.h"
 
 #include "agent/system/proc.h"
-#include "base/cgroup_place.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/process/cgroup_place.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #ifndef AGENT_SPAWN_H
 #define AGENT_SPAWN_H
 
-#include "base/cpu_mask.h"
+#include "base/process/cpu_mask.h"
 
 #include <stdalign.h>
 #include <stdbool.h>

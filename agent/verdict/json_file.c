@@ -3,7 +3,8 @@
 
 #include "agent/verdict/verdict_internal.h"
 #include "base/clock.h"
-#include "base/private_file.h"
+#include "base/files/private_file.h"
+#include "base/files/write_all.h"
 #include "status/json_text.h"
 
 #include <errno.h>
@@ -138,14 +139,10 @@ static json_t *verdict_object(const struct verdict_json *v) {
 
 /* ---- the file ---- */
 
-static int write_all(const char *path, const char *data, size_t len) {
-    int fd = cr_private_create(path), rc = 0;
+static int write_file(const char *path, const char *data, size_t len) {
+    int fd = cr_private_create(path);
     if (fd < 0) return fd;
-    for (size_t at = 0; rc == 0 && at < len;) {
-        ssize_t n = write(fd, data + at, len - at);
-        if (n >= 0) at += (size_t) n;
-        else if (errno != EINTR) rc = -errno;
-    }
+    int rc = cr_write_all(fd, data, len);
     if (close(fd) < 0 && rc == 0) rc = -errno;
     return rc;
 }
@@ -158,7 +155,7 @@ int verdict_json_write(const struct verdict_json *v, const char *path) {
     if (rc == 0) {
         size_t len = strlen(data);
         data[len] = '\n'; /* the newline replaces the NUL, which is not written */
-        rc = write_all(temporary, data, len + 1);
+        rc = write_file(temporary, data, len + 1);
     }
     if (rc == 0 && rename(temporary, path) < 0) rc = -errno;
     if (rc < 0 && temporary != NULL) (void) unlink(temporary);

@@ -5,7 +5,7 @@ _crun_agent() {
     [[ $cur == '=' ]] && cur=
     [[ $prev == '=' ]] && prev=${COMP_WORDS[COMP_CWORD-2]}
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "serve status notify dump why top key --help --version" -- "$cur"))
+        COMPREPLY=($(compgen -W "serve status notify admit dump why top key --help --version" -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]}:${prev//_/-} in
@@ -22,6 +22,9 @@ _crun_agent() {
         notify:--in) COMPREPLY=($(compgen -W "30 60 120" -- "$cur")); return ;;
         notify:--why) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         notify:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        admit:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        admit:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        admit:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         dump:--job) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         dump:--node) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         dump:--rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -38,6 +41,7 @@ _crun_agent() {
         serve) options="--listen --port-range --store-allow --status-addr --rdzv-token-file --auth" ;;
         status) options="--json --rdzv-token-file" ;;
         notify) options="--job --node --kind --in --why --rdzv-token-file" ;;
+        admit) options="--job --node --rdzv-token-file" ;;
         dump) options="--job --node --rdzv-token-file" ;;
         why) options="--job --node --json --rdzv-token-file" ;;
         top) options="--once --json --interval --rdzv-token-file" ;;

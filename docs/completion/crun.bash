@@ -27,7 +27,7 @@ _crun() {
         --rdzv-backend) COMPREPLY=($(compgen -W "c10d static etcd" -- "$cur")); return ;;
         --rdzv-endpoint) COMPREPLY=($(compgen -W "localhost:0 localhost:29400" -- "$cur")); return ;;
         --rdzv-id) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= stop_limit= read_timeout= is_host= keep_coordinator= timeout= candidate= protocol= ca_cert= ssl_cert= ssl_cert_key= user= password_file= etcd_prefix= auth=" -- "$cur")); return ;;
+        --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= stop_limit= read_timeout= max_losses= restart_backoff= restart_refill= flap_limit= flap_window= flap_refusal= aside_after= aside_time= is_host= keep_coordinator= timeout= candidate= protocol= ca_cert= ssl_cert= ssl_cert_key= user= password_file= etcd_prefix= auth=" -- "$cur")); return ;;
         --rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --max-restarts) COMPREPLY=($(compgen -W "0 1 3" -- "$cur")); return ;;
         --monitor-interval) COMPREPLY=($(compgen -f -- "$cur")); return ;;

@@ -1,8 +1,8 @@
 /* Counts accelerators in /sys and /dev: see accelerators.h. */
 #include "launcher/devices/accelerators.h"
 
+#include "base/files/read_file.h"
 #include "base/parse.h"
-#include "base/read_file.h"
 
 #include <ctype.h>
 #include <dirent.h>

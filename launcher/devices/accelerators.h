@@ -6,7 +6,7 @@
 #ifndef LAUNCHER_ACCELERATORS_H
 #define LAUNCHER_ACCELERATORS_H
 
-#include "base/command_line.h"
+#include "base/program/command_line.h"
 
 #include <stdint.h>
 

@@ -2,9 +2,9 @@
  * machines without the NVIDIA driver. */
 #include "launcher/devices/gpus.h"
 
-#include "base/cpu_mask.h"
 #include "base/memory.h"
 #include "base/parse.h"
+#include "base/process/cpu_mask.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,8 +1,8 @@
 /* Reads the topology of the machine from sysfs: implements launcher/devices/numa_topology.h. */
 #include "launcher/devices/numa_topology.h"
 
+#include "base/files/read_file.h"
 #include "base/parse.h"
-#include "base/read_file.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
 #ifndef LAUNCHER_NUMA_TOPOLOGY_H
 #define LAUNCHER_NUMA_TOPOLOGY_H
 
-#include "base/cpu_mask.h"
 #include "base/error.h"
+#include "base/process/cpu_mask.h"
 
 #include <stdint.h>
 

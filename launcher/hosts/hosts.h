@@ -14,8 +14,8 @@
 #ifndef LAUNCHER_HOSTS_H
 #define LAUNCHER_HOSTS_H
 
-#include "base/endpoint.h"
 #include "base/error.h"
+#include "base/network/endpoint.h"
 
 #include <stdbool.h>
 #include <stddef.h>

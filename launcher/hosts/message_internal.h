@@ -15,7 +15,7 @@
 #define LAUNCHER_HOSTS_MESSAGE_H
 
 #include "base/buffer.h"
-#include "base/endpoint.h"
+#include "base/network/endpoint.h"
 #include "launcher/hosts/hosts.h"
 #include "launcher/hosts/tree_internal.h"
 

@@ -2,6 +2,7 @@
 #include "launcher/keeper/keeper.h"
 
 #include "base/cleanup.h"
+#include "base/files/write_all.h"
 #include "base/memory.h"
 #include "launcher/keeper/jobs_internal.h"
 
@@ -42,22 +43,11 @@ struct follower {
     int console, inotify, keeper, signals; /* descriptors, or -1 */
 };
 
-static bool write_all(const char *data, size_t len) {
-    while (len > 0) {
-        ssize_t n = write(STDOUT_FILENO, data, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        data += n;
-        len -= (size_t) n;
-    }
-    return true;
-}
-
 /* Copies what the job has written since the last call. Returns false if stdout takes no more. */
 static bool show_new(struct follower *f) {
     static char chunk[65536];
     for (ssize_t n; f->shows && (n = read(f->console, chunk, sizeof(chunk))) > 0;) {
-        if (!write_all(chunk, (size_t) n)) return false;
+        if (cr_write_all(STDOUT_FILENO, chunk, (size_t) n) < 0) return false;
     }
     return true;
 }

@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/memory.h"
 #include "base/parse.h"
-#include "base/read_file.h"
+#include "base/files/read_file.h"
 #include "base/text.h"
 
 #include <ctype.h>

@@ -1,5 +1,6 @@
-/* The text of the manual page crun(1) without its OPTIONS section. base/program_text.c generates
- * that section from the table of options and puts it between man_description and man_tail. */
+/* The text of the manual page crun(1) without its OPTIONS section. base/program/program_text.c
+ * generates that section from the table of options and puts it between man_description and
+ * man_tail. */
 #include "launcher/options/table.h"
 
 static const char man_description[] =
@@ -40,8 +41,10 @@ static const char man_tail[] =
     "Seconds: join_timeout (600; timeout, 900, for the static backend), last_call_timeout (30),\n"
     "close_timeout (30), change_notice (30), heartbeat_timeout (5), keep_alive_interval (5),\n"
     "read_timeout (60), stop_limit (the grace plus 5), coordinator_wait (60 with crun-agent,\n"
-    "else 0). A count:\n"
-    "keep_alive_max_attempt (3). True or false: is_host, keep_coordinator.\n"
+    "else 0), restart_backoff (0), restart_refill (0: none), flap_window (60), flap_refusal\n"
+    "(300), aside_time (600). A count:\n"
+    "keep_alive_max_attempt (3), max_losses (no limit), flap_limit (3), aside_after (3).\n"
+    "True or false: is_host, keep_coordinator.\n"
     ".SH ENVIRONMENT\n"
     ".TP\n"
     ".B PET_<NAME>\n"

@@ -12,7 +12,7 @@
 #ifndef LAUNCHER_PROGRAMS_H
 #define LAUNCHER_PROGRAMS_H
 
-#include "base/command_line.h"
+#include "base/program/command_line.h"
 
 #include <stdbool.h>
 

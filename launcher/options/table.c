@@ -1,6 +1,6 @@
-/* The table of crun's options, with the texts of --help, and options_parse(). base/command_line.h
- * parses the options; options_parse() then handles requests such as --help, and takes PROGRAM and
- * its arguments. */
+/* The table of crun's options, with the texts of --help, and options_parse().
+ * base/program/command_line.h parses the options; options_parse() then handles requests such as
+ * --help, and takes PROGRAM and its arguments. */
 #include "launcher/options/table.h"
 
 #include "base/memory.h"
@@ -180,7 +180,9 @@ static const struct cr_option table[OPTION_COUNT] = {
      .group = RENDEZVOUS,
      .words = "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= "
               "keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= "
-              "stop_limit= read_timeout= is_host= keep_coordinator= "
+              "stop_limit= read_timeout= max_losses= restart_backoff= restart_refill= "
+              "flap_limit= flap_window= flap_refusal= aside_after= aside_time= "
+              "is_host= keep_coordinator= "
               "timeout= candidate= protocol= ca_cert= ssl_cert= "
               "ssl_cert_key= user= password_file= etcd_prefix= auth=",
      .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "

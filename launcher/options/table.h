@@ -10,8 +10,8 @@
 #ifndef LAUNCHER_TABLE_H
 #define LAUNCHER_TABLE_H
 
-#include "base/command_line.h"
-#include "base/program.h"
+#include "base/program/command_line.h"
+#include "base/program/program.h"
 
 /* clang-format off */
 /* The index of each option in the table in table.c. */
@@ -69,7 +69,8 @@ struct options {
     char **more;         /* the words behind the first ":" (launcher/options/programs.h), or NULL */
 };
 
-/* The table of options and the other texts of --help and of the manual page, for base/program.h. */
+/* The table of options and the other texts of --help and of the manual page, for
+ * base/program/program.h. */
 extern const struct cr_program crun_program;
 extern const struct cr_command crun_command;
 

@@ -236,6 +236,8 @@ enum conf_kind {
     CONF_SECONDS,         /* time greater than zero */
     CONF_SECONDS_OR_ZERO,
     CONF_COUNT,
+    CONF_COUNT_OR_ZERO,
+    CONF_LIMIT,           /* count; the field gets 1 more, because 0 means no limit there */
     CONF_BOOL,
     CONF_TEXT,            /* text of at most RENDEZVOUS_ETCD_TEXT_MAX - 1 bytes */
     CONF_PROTOCOL,        /* http or https */
@@ -263,6 +265,16 @@ static const struct conf_key {
      offsetof(struct rendezvous_options, coordinator_wait_ms)},
     {"keep_alive_max_attempt", CONF_COUNT,
      offsetof(struct rendezvous_options, keep_alive_max_attempt)},
+    {"max_losses", CONF_LIMIT, offsetof(struct rendezvous_options, loss_limit)},
+    {"restart_backoff", CONF_SECONDS_OR_ZERO,
+     offsetof(struct rendezvous_options, restart_backoff_ms)},
+    {"restart_refill", CONF_SECONDS_OR_ZERO,
+     offsetof(struct rendezvous_options, restart_refill_ms)},
+    {"flap_limit", CONF_COUNT_OR_ZERO, offsetof(struct rendezvous_options, flap_limit)},
+    {"flap_window", CONF_SECONDS, offsetof(struct rendezvous_options, flap_window_ms)},
+    {"flap_refusal", CONF_SECONDS, offsetof(struct rendezvous_options, flap_refusal_ms)},
+    {"aside_after", CONF_COUNT_OR_ZERO, offsetof(struct rendezvous_options, aside_after)},
+    {"aside_time", CONF_SECONDS, offsetof(struct rendezvous_options, aside_ms)},
     {"is_host", CONF_BOOL, offsetof(struct rendezvous_options, is_host)},
     {"keep_coordinator", CONF_BOOL, offsetof(struct rendezvous_options, keeps_coordinator)},
     {"protocol", CONF_PROTOCOL, offsetof(struct rendezvous_options, etcd.https)},
@@ -307,6 +319,12 @@ static int set_text(const char *value, char field[RENDEZVOUS_ETCD_TEXT_MAX],
     return 0;
 }
 
+static int set_limit(const char *value, uint32_t *limit, struct cr_error *err) {
+    int rc = value_count(value, "a count", 0, 1000000, limit, err);
+    if (rc == 0) ++*limit;
+    return rc;
+}
+
 static int set_protocol(const char *value, int *https, struct cr_error *err) {
     int rc = value_word(value, "http https", err);
     if (rc == 0) *https = strcmp(value, "https") == 0;
@@ -329,6 +347,8 @@ static int set_conf(const struct conf_key *key, const char *value, struct rendez
     case CONF_SECONDS: return value_seconds(value, 0, field, err);
     case CONF_SECONDS_OR_ZERO: return value_seconds(value, 1, field, err);
     case CONF_COUNT: return value_count(value, "a count", 1, 1000000, field, err);
+    case CONF_LIMIT: return set_limit(value, field, err);
+    case CONF_COUNT_OR_ZERO: return value_count(value, "a count", 0, 1000000, field, err);
     case CONF_BOOL:
         if (cr_parse_bool(value, field) == 0) return 0;
         return cr_fail(err, -EINVAL, "'%.200s' is neither true nor false", value);

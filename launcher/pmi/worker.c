@@ -130,7 +130,7 @@ static int carry_out(struct helper *h, const struct pmi_request *r, struct cr_bu
     return 0;
 }
 
-static int write_all(int fd, const char *data, size_t len) {
+static int send_all(int fd, const char *data, size_t len) {
     while (len > 0) {
         ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR) continue;
@@ -154,7 +154,7 @@ static int serve_line(struct helper *h, const char *line, struct cr_error *err) 
         if (rc == 0) rc = open_store(h, err);
     }
     if (rc == 0) rc = carry_out(h, &request, &answer, err);
-    if (rc == 0 && answer.len > 0) rc = write_all(h->fd, answer.data, answer.len) < 0;
+    if (rc == 0 && answer.len > 0) rc = send_all(h->fd, answer.data, answer.len) < 0;
     cr_buffer_done(&answer);
     bool is_end = request.action == PMI_END || request.action == PMI_ABORT;
     return rc == 0 && is_end ? 1 : rc;

@@ -9,8 +9,8 @@
 #ifndef LAUNCHER_SCHEDULER_H
 #define LAUNCHER_SCHEDULER_H
 
-#include "base/endpoint.h"
 #include "base/error.h"
+#include "base/network/endpoint.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -13,6 +13,10 @@ wait for the group's timeout. The step fails on every rank; each calls Runtime.r
 round the ranks exchange handles through the job's store, torch reconfigures its group, and the rank
 that has made most steps gives its state to those that have made fewer, which the replacement has.
 
+With `fewest`, the survivors do not wait for the replacement: they go on with fewer ranks, and it
+joins them after one of their steps. A step that is computed by shards() gives the same parameters,
+bit for bit, whatever the number of ranks.
+
 It needs crun, a torch that can reconfigure groups (torch.distributed._reconfigure, since 2.14) and
 the backend gloo. Where one of these is missing, the script runs as before, a failure restarts all
 workers, and one line says so.
@@ -22,6 +26,7 @@ from __future__ import annotations
 import datetime
 import errno
 import gc
+import importlib
 import json
 import os
 import socket
@@ -34,6 +39,7 @@ import torch
 import torch.distributed as dist
 
 from . import steps
+from ._meeting import Meetings
 from .errors import ConnectionLost, Error, RoundOver, Timeout
 from .runtime import Runtime
 from .store import Store
@@ -127,7 +133,8 @@ class Recovery:
     """The default process group of torch, and a model on it, that survive the death of other ranks.
 
     It has `model` (wrapped; use this one in the step), `done` (steps made), `recoveries`, and
-    `times` of the last recovery, on the clock of time.monotonic(): "failed" (the step has failed on
+    `times` of the last recovery, on the clock of time.monotonic(): "told" (crun has said that the
+    round is over), "failed" (the step has failed on
     this rank, or the round has ended after it), "met" (all ranks of the round have come), "ready"
     (regrouped, all at one step).
     """
@@ -135,19 +142,25 @@ class Recovery:
     def __init__(self, module: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None,
                  done: int = 0, backend: str = "gloo",
                  wrap: Callable[[torch.nn.Module], Any] = torch.nn.parallel.DistributedDataParallel,
+                 fewest: int | None = None,
                  timeout: datetime.timedelta = datetime.timedelta(minutes=30)):
         """Makes the default process group, and waits for all ranks.
 
         module, optimizer   their state goes to ranks that have made fewer steps
         done                steps that a checkpoint, if there is one, has made already
         wrap                makes the model that the step uses, each time ranks have regrouped
+        fewest              the smallest number of ranks with which survivors go on before the
+                            replacements have come; None: they always wait for all ranks. The
+                            number of ranks is torch.distributed.get_world_size() in each step
         timeout             of torch's group
         """
         self.module, self.optimizer, self.done, self.recoveries = module, optimizer, done, 0
         self.model: Any = None
         self.times: dict[str, float] = {}
         self._wrap, self._backend, self._timeout = wrap, backend, timeout
+        self._fewest = fewest
         self._generation, self._is_broken = 0, False
+        self._before = 0  # members of the last meeting
         self._saved: tuple[list[torch.Tensor], torch.Tensor] | None = None
         made = steps.runtime()
         why = _why_not(made, backend)
@@ -162,6 +175,8 @@ class Recovery:
         self._others = set(_sockets())
         self._gloo: set[int] | None = None
         self._watch()
+        self._import_late_modules()
+        self._forget_old_objects()
         self._store = _RoundStore(self)  # torch keeps only its C++ half alive
         dist.init_process_group(backend, store=self._store, rank=self.runtime.rank,
                                 world_size=self.runtime.world_size, timeout=timeout,
@@ -176,6 +191,22 @@ class Recovery:
         dist.init_process_group(self._backend, timeout=self._timeout)
         self.model = self._wrap(self.module)
 
+    @staticmethod
+    def _import_late_modules() -> None:
+        """Imports what torch's optimizers import when they are first used, which takes seconds: the
+        survivors would wait for it in the first step of a replacement."""
+        try:
+            importlib.import_module("torch._dynamo")
+        except Exception:  # it needs packages that a script without torch.compile does not need
+            pass
+
+    @staticmethod
+    def _forget_old_objects() -> None:
+        """Makes the collections of _recover() quick: they need not visit what exists already, such
+        as the objects of torch, which live as long as the process."""
+        gc.collect()
+        gc.freeze()
+
     # ---- the end of a round ----
 
     def _watch(self) -> None:
@@ -189,6 +220,7 @@ class Recovery:
             self.runtime.wait_for_round_end()
         except Error:
             return  # the agent is gone; crun's warden ends this process
+        self.times["told"] = time.monotonic()
         self._over.set()
         gloo = self._gloo
         for inode, descriptor in _sockets().items():
@@ -210,8 +242,7 @@ class Recovery:
     def _recover(self) -> None:
         """Takes this process into the next round. If that one ends too before all ranks have met,
         takes it into the one after it."""
-        self.model = None
-        gc.collect()  # the old wrapper's hooks on the module's parameters go with it
+        self._drop_wrapper()
         while True:
             if self._watcher is not None:
                 self._watcher.join()
@@ -221,6 +252,12 @@ class Recovery:
             if self._try_to_join():
                 self.recoveries += 1
                 return
+
+    def _drop_wrapper(self) -> None:
+        """Drops the wrapper, and with it its hooks on the module's parameters."""
+        if self.model is not self.module:
+            self.model = None
+            gc.collect()
 
     def _try_to_join(self) -> bool:
         """Calls _join(). Returns False if the round has ended before all ranks have met."""
@@ -238,14 +275,26 @@ class Recovery:
         self._over.set()
 
     def _join(self) -> None:
-        """Regroups with all ranks of this round, and brings all to the same step."""
-        rank, size = self.runtime.rank, self.runtime.world_size
+        """Meets the other ranks of this round, or those that have come, and regroups with them."""
+        size = self.runtime.world_size
+        self._meetings = Meetings(self.runtime.store, self._get, _KEY, self.runtime.rank, size)
+        self._meetings.come(self._generation > 0)
+        if self._fewest is not None and self._generation > 0:
+            self._meetings.call_survivors(self._before, self._fewest, self._over.is_set)
+        self._regroup()
+
+    def _regroup(self) -> None:
+        """Waits for the next meeting, regroups with its members, and brings all to one step."""
+        key, rank = f"{_KEY}/handle", self.runtime.rank
+        members = self._meetings.attend()
+        number = self._meetings.number
         mine = {"handle": _reconfiguring._get_reconfigure_handle(), "done": self.done,
                 "generation": self._generation, "is_new": self._generation == 0}
-        self.runtime.store.set(f"{_KEY}/{rank}", json.dumps(mine))
-        all_ = [json.loads(v) for v in self._get([f"{_KEY}/{r}" for r in range(size)])]
+        self.runtime.store.set(f"{key}/{number}/{rank}", json.dumps(mine))
+        all_ = [json.loads(v) for v in self._get([f"{key}/{number}/{r}" for r in members])]
         self.times["met"] = time.monotonic()
-        self._generation = 1 + max(one["generation"] for one in all_)
+        self._generation, self._before = 1 + max(one["generation"] for one in all_), len(members)
+        self._gloo = None
         _reconfiguring._reconfigure(uuid=self._generation, timeout=self._timeout,
                                     handles=[one["handle"] for one in all_]).wait()
         dist.barrier()
@@ -254,6 +303,23 @@ class Recovery:
         self.model = self._wrap(self.module)
         self._is_broken = False
         self.times["ready"] = time.monotonic()
+
+    def _take_in(self, when_all: bool = False) -> None:
+        """Regroups if ranks have come that the last meeting had to do without. With `when_all`,
+        first waits until all ranks have come."""
+        if self._meetings.is_complete:
+            return
+        has_called = torch.zeros(1)
+        try:
+            if dist.get_rank() == 0 and self._meetings.call_next(when_all):
+                has_called += 1
+            dist.broadcast(has_called, 0)
+            if has_called.item() != 0:
+                self._drop_wrapper()
+                self._regroup()
+        except (Error, RuntimeError) as error:
+            if not self._is_broken_by(error):
+                raise
 
     def _level(self, all_: list[dict[str, Any]]) -> None:
         """Copies the state of the rank that has made most steps, if another one lacks it."""
@@ -266,22 +332,49 @@ class Recovery:
                 dist.broadcast(tensor, source)
         state: list[Any] = [self.optimizer.state_dict() if self.optimizer is not None else None]
         dist.broadcast_object_list(state, source)
-        if self.runtime.rank != source and self.optimizer is not None:
+        if dist.get_rank() != source and self.optimizer is not None:
             self.optimizer.load_state_dict(state[0])
         self.done = most["done"]
 
     # ---- what a training loop uses ----
 
-    def steps(self, last: int) -> Iterator[int]:
+    def steps(self, last: int | Callable[[], int]) -> Iterator[int]:
         """Yields the number of the next step until `last` steps are made on every rank. After a
-        failure it regroups, and goes on with the step that all ranks have in common."""
+        failure it regroups, and goes on with the step that all ranks have in common. `last` may be
+        a function that returns the number, the same one on all ranks before they have made it."""
         while True:
             if self._is_broken:
                 self._recover()
-            if self.done < last:
+            if self.done < (last() if callable(last) else last):
                 yield self.done
-            elif not self.in_place or self._all_have_ended():
+            elif not self.in_place:
                 return
+            elif not self._meetings.is_complete:
+                self._take_in(when_all=True)  # so that all ranks end with the same parameters
+            elif self._all_have_ended():
+                return
+
+    def shards(self, count: int) -> Iterator[int]:
+        """Splits the batch of a step into `count` shards, and yields the numbers of those that this
+        rank computes: forward and backward pass of `module`, not wrapped. Afterwards the gradients
+        of the parameters are the means over all shards, summed in the order of the shards, so they
+        do not depend on the number of ranks. All shards must have the same size."""
+        rank, size = dist.get_rank(), dist.get_world_size()
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        mine = parameters[0].new_zeros(-(-count // size), sum(p.numel() for p in parameters))
+        for place, shard in enumerate(range(rank, count, size)):
+            self.module.zero_grad()
+            yield shard
+            mine[place] = torch.cat([torch.zeros_like(p).flatten() if p.grad is None
+                                     else p.grad.flatten() for p in parameters])
+        all_ = [torch.empty_like(mine) for _ in range(size)]
+        dist.all_gather(all_, mine)
+        total = all_[0][0].clone()
+        for shard in range(1, count):
+            total += all_[shard % size][shard // size]
+        total /= count
+        for p, part in zip(parameters, total.split([p.numel() for p in parameters])):
+            p.grad = part.view_as(p).clone()
 
     def _all_have_ended(self) -> bool:
         """Waits for all ranks. Returns False if one of them has died, so that its last steps must
@@ -344,6 +437,8 @@ class Recovery:
             self._end_round()
         if self._is_broken:
             self.times["failed"] = time.monotonic()
+        else:
+            self._take_in()
         return False
 
 

@@ -52,6 +52,7 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
                             const struct rdzv_notice *n) {
     int64_t left_ms = n->left_ms < 0 ? 0 : n->left_ms < NOTICE_MAX_MS ? n->left_ms : NOTICE_MAX_MS;
     char name[SEAT_NAME_MAX];
+    s->gave_notice = true;
     if (c->phase != COORDINATOR_RUNNING || s->state != SEAT_RUNNING) return;
     if (c->change.open) {
         hasten(c, now_ms + left_ms);

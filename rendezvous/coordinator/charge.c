@@ -40,7 +40,9 @@ void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat 
         .open = true, .failed_ms = now_ms, .killed_until_ms = COORDINATOR_NEVER,
         /* the round is rebuilt, and its store may have been lost with the earlier coordinator */
         .excused = c->is_rebuilt};
+    c->charge.round = c->round;
     (void) snprintf(c->charge.what, sizeof(c->charge.what), "%s", f->what);
+    (void) snprintf(c->charge.host, sizeof(c->charge.host), "%s", failed->host);
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         s->is_killed = false;
@@ -82,6 +84,8 @@ bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struc
 
 static void excuse(struct coordinator *c, const struct coordinator_seat *s) {
     c->charge.excused = true;
+    c->backoff_until_ms = 0;
+    if (c->charge.is_counted) standings_excused(&c->standings, c->charge.host);
     coordinator_log(c, CR_LOG_INFO,
                     "a failure costs no restart, because node '%.200s' is gone; the failure was: "
                     "%.500s", s->host, c->charge.what);
@@ -91,7 +95,9 @@ void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coor
     if (c->charge.excused) return;
     if (c->charge.open) {
         bool in_time = since_ms <= c->charge.failed_ms + c->lease_ms;
-        if (s->unheard || (s->group_rank >= 0 && in_time)) excuse(c, s);
+        if (!s->unheard && (s->group_rank < 0 || !in_time)) return;
+        excuse(c, s);
+        budget_lost(&c->budget, c->charge.round);
     } else if (c->charge.charged && s->is_killed && since_ms <= c->charge.killed_until_ms) {
         budget_refund(&c->budget);
         excuse(c, s);

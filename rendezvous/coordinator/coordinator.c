@@ -37,6 +37,7 @@ void coordinator_free(struct coordinator *c) {
     seats_free(c);
     resuming_forget(c);
     succession_forget(c);
+    standings_forget(&c->standings);
     free(c->inquiry.entries);
     free(c->run_id);
     free(c);
@@ -104,6 +105,7 @@ void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char
 }
 
 void coordinator_stop_round(struct coordinator *c, int64_t now_ms) {
+    if (c->phase == COORDINATOR_RUNNING) budget_progress(&c->budget, now_ms - c->round_ms);
     c->change.open = false;
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
@@ -151,6 +153,7 @@ static void reconcile_running(struct coordinator *c, int64_t now_ms) {
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
     c->is_held = false;
     succession_check(c, now_ms);
+    aside_release(c, now_ms);
     if (c->phase == COORDINATOR_REBUILDING) resuming_reconcile(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING) reconcile_running(c, now_ms);
     if (c->phase == COORDINATOR_RUNNING && c->change.open) coordinator_reconcile_change(c, now_ms);
@@ -167,6 +170,8 @@ static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     coordinator_set_why(c, "%s", f->what);
+    budget_progress(&c->budget, now_ms - c->round_ms);
+    c->backoff_until_ms = c->is_rebuilt ? 0 : now_ms + budget_backoff(&c->budget);
     charge_open(c, now_ms, s, f);
     (void) charge_allows_round(c, now_ms);
     if (c->phase != COORDINATOR_RUNNING) return;
@@ -183,22 +188,29 @@ static void got_succeeded(struct coordinator *c, int64_t now_ms, struct coordina
 }
 
 /* Handles LEAVE. The node's workers may still run, so the next round waits until the node has
- * closed its connection. A second LEAVE is ignored, because it would begin the time limit for
- * stopping the workers again. */
+ * closed its connection, unless the node waited for a round and so has no workers. A second LEAVE
+ * is ignored, because it would begin the time limit for stopping the workers again. */
 static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       const char *why) {
     bool was_running = s->state == SEAT_RUNNING;
     char name[SEAT_NAME_MAX];
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
     if (s->state == SEAT_LEAVING) return;
+    s->left_idle =
+        s->state == SEAT_JOINED || s->state == SEAT_QUEUED || s->state == SEAT_ASIDE;
+    if (s->left_idle) c->left_idle++;
     seat_enter(c, s, SEAT_LEAVING, now_ms);
     s->is_ended = true;
+    aside_node_gone(c, now_ms, now_ms, s);
     charge_node_gone(c, now_ms, s);
     if (s->group_rank >= 0) c->members_changed = true;
     if (c->phase != COORDINATOR_RUNNING || !was_running) return;
     seat_name(s, name);
     coordinator_set_why(c, "%s leaves: %s", name, why);
+    budget_lost(&c->budget, c->round);
     coordinator_stop_round(c, now_ms);
+    /* this node stops its workers without a STOP, but it needs the time limit in STOP */
+    if (!succession_may_decide(c)) coordinator_send_stop(c, s);
 }
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
@@ -215,6 +227,8 @@ static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordina
     }
     s->store_port = join->store_port <= UINT16_MAX ? (uint16_t) join->store_port : 0;
     seat_enter(c, s, SEAT_JOINED, now_ms);
+    aside_place(c, now_ms, s);
+    succession_tell_spare(c, s);
     succession_heard(c, now_ms, s, join->heard_at_ms, join->rounds_seen);
     return 0;
 }
@@ -238,6 +252,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
                         const struct rdzv_message *m, struct cr_error *err) {
     int rc = 0;
     bool needs_it, all_heard = charge_heard(c, seat, m);
+    succession_expire(c, now_ms);
     if (seat->next != NULL) coordinator_refuse_next(c, seat);
     seat->heard_ms = now_ms;
     seat->suspected_ms = COORDINATOR_NEVER;
@@ -279,7 +294,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
  * counted as succeeded. If its workers were running, the round is stopped. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why) {
-    bool had_round = s->state != SEAT_JOINED || s->group_rank >= 0;
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->left_idle;
+    bool had_round = !waits || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];
     seat_name(s, name);
@@ -291,6 +307,7 @@ void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordin
     } else if (c->phase == COORDINATOR_RUNNING && was == SEAT_RUNNING) {
         c->members_changed = true;
         coordinator_set_why(c, "%s %s: %s", name, how, why);
+        budget_lost(&c->budget, c->round);
         coordinator_stop_round(c, now_ms);
     } else if (c->phase == COORDINATOR_FORMING && had_round) {
         c->members_changed = true;
@@ -307,6 +324,7 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why) {
     /* the last message is the last sign of the node: it may have been gone since then */
+    aside_node_gone(c, now_ms, seat->heard_ms, seat);
     charge_node_gone(c, seat->heard_ms, seat);
     seat->is_ended = !seat->abandons;
     coordinator_vacate(c, now_ms, seat, "was lost", why);

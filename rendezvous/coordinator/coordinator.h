@@ -207,7 +207,8 @@ void coordinator_goodbye(struct coordinator *c, const char *why);
     S(STOPPING)  /* stops its workers and will join again. Limit: its stop_limit_ms */ \
     S(LEAVING)   /* stops its workers, then closes the connection. Limit: its stop_limit_ms */ \
     /* waits until the node that has its node rank is gone. Limit: that node's lease */ \
-    S(QUEUED)
+    S(QUEUED) \
+    S(ASIDE)     /* its host is slowed or set aside (standing_internal.h). Limit: the host's time */
 /* clang-format on */
 
 enum coordinator_phase {
@@ -227,7 +228,10 @@ struct coordinator_view {
     uint64_t incarnation;    /* number of this run of the job; 0 in phase EMPTY */
     uint64_t next_round;     /* number that the next round will have */
     uint32_t restart_count, max_restarts, min_nodes, max_nodes;
-    uint32_t spent;          /* restarts charged and not refunded */
+    uint32_t spent;          /* restarts charged, and neither refunded nor refilled */
+    uint32_t losses;         /* rounds that ended because a node was gone, since the last refill */
+    int64_t max_losses;      /* most such rounds; -1 = no limit */
+    int64_t backoff_until_ms; /* no round forms before this time; 0 = the job does not back off */
     uint32_t group_world_size, world_size; /* sizes of the last round */
     uint32_t seats, suspended; /* suspended: seats whose nodes have no connection */
     uint32_t in_state[SEAT_STATE_COUNT];
@@ -257,6 +261,20 @@ struct seat_view {
 /* Calls `visit` for every seat, in no particular order. */
 void coordinator_visit(const struct coordinator *c,
                        void (*visit)(void *arg, const struct seat_view *seat), void *arg);
+
+/* What a coordinator remembers about a host on which something went wrong. */
+struct host_view {
+    const char *host;
+    uint32_t short_lives, failures; /* in a row; see standing_internal.h */
+    /* for how many ms the host's nodes still are slowed, refused, or set aside; 0 = they are not */
+    int64_t slowed_ms, refused_ms, aside_ms;
+};
+/* Calls `visit` for every host that the coordinator remembers. */
+void coordinator_visit_hosts(const struct coordinator *c, int64_t now_ms,
+                             void (*visit)(void *arg, const struct host_view *host), void *arg);
+/* Call this when an operator admits a host: forgets what went wrong there, so that its nodes take
+ * part like others. Returns 1, or 0 if there was nothing to forget. */
+uint32_t coordinator_admit(struct coordinator *c, int64_t now_ms, const char *host);
 
 /* Return the name of a phase or of a seat's state, for example "FORMING"; "?" for an unknown
  * number, which a coordinator of another build may have sent in STATUS_JOB or STATUS_NODE. */

@@ -10,6 +10,8 @@
  *     succession.c    heirs, and whether this coordinator may decide (rules/electorate.c)
  *     forming.c       when a round forms, with which nodes and ranks (rules/assignment.c)
  *     change.c        the end of a round with notice
+ *     aside.c         nodes of hosts on which something goes wrong again and again
+ *                     (rules/standing.c)
  *     charge.c        whether a failed round costs a restart (rules/budget.c)
  *     limits.c        leases, time limits, and the next deadline
  *     waiting.c       the messages to nodes that wait for a round
@@ -55,6 +57,9 @@ struct coordinator_charge {
     /* true: the failure costs nothing, because a node of the round is gone, or because an earlier
      * coordinator of the round was lost */
     bool excused;
+    bool is_counted;       /* true: standing.c has counted the failure for charge.host */
+    uint64_t round;        /* number of the failed round */
+    char host[CR_HOST_MAX]; /* host of the node that sent the first FAILED */
     bool is_final;         /* true: the failure ends the job even if the budget has a restart */
     int64_t failed_ms;     /* time of the round's first FAILED */
     uint32_t unheard;      /* number of nodes that may not know yet that the round is over */
@@ -72,6 +77,7 @@ struct coordinator_rebuild {
      * earlier round */
     int64_t until_ms;
     uint64_t rounds_seen; /* number of the earlier round, plus 1; 0 = not known */
+    uint64_t formed_by;   /* id of the coordinator that has formed that round; 0 = not known */
     uint32_t group_size;  /* number of nodes of the earlier round; 0 = unknown */
     uint32_t world_size;
     uint32_t counted;     /* number of nodes of the earlier round that have resumed */
@@ -116,6 +122,14 @@ struct store_retry {
     int64_t backoff_ms; /* how long to wait if the next try fails, in ms */
 };
 
+/* What a node's JOIN says about its last round, which decides what ballots it has. */
+struct seat_vote {
+    uint64_t rounds_seen, formed_by, before_seen, before_by; /* as in JOIN (message.h) */
+    /* group ranks in the last round, and in the round before it; -1 = none. Both are -1 if the last
+     * round has no heirs. */
+    int64_t rank, before_rank;
+};
+
 struct coordinator_seat {
     void *peer; /* the connection of the node; NULL = the seat is suspended */
     uint32_t index; /* position in coordinator.seats */
@@ -127,6 +141,16 @@ struct coordinator_seat {
     bool local;
     bool unheard;   /* true: the seat is counted in charge.unheard */
     bool is_killed; /* true: one of the node's workers was killed in the failed round */
+    bool gave_notice; /* true: the node has said that it will leave */
+    /* true: the node joined because it was started, or came back to this coordinator; false: it had
+     * another coordinator before */
+    bool counts_life;
+    int64_t joined_ms; /* time at which the seat was made */
+    /* in state ASIDE: the time at which the seat becomes JOINED, and whether it does so earlier if
+     * too few other nodes wait */
+    int64_t aside_until_ms;
+    bool may_recall;
+    bool comes_last; /* true: the host is set aside or slowed; set by choose_seats() */
     bool owes_progress; /* true: ASK_PROGRESS was sent, and the last PROGRESS is still to come */
     char *host, *addr, *role;
     uint64_t pid, instance, connection;
@@ -148,9 +172,11 @@ struct coordinator_seat {
     bool told_spare;      /* true: the last WAITING said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
     int64_t confirmed_ms; /* largest heard_at_ms that the node has sent; COORDINATOR_NEVER = none */
+    struct seat_vote vote;
     /* rank of the node's ballot in succession.now and succession.before; -1 = it has none */
     int64_t ballot, ballot_before;
     bool was_in;          /* true: the node was in the last round; set by choose_seats() */
+    bool left_idle;       /* true: the node waited for a round when it left, so no worker runs */
     uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
     /* true: the node's process has ended, or takes no further part in the job */
     bool is_ended;
@@ -185,7 +211,12 @@ struct coordinator {
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */
     uint64_t next_round;   /* number that the next round will have */
+    uint64_t formed_by;    /* id of the coordinator that has formed the last round; 0 = unknown */
     struct budget budget;
+    struct standings standings; /* hosts on which something goes wrong again and again */
+    int64_t round_ms;           /* time at which the last round formed */
+    /* no round forms before this time, unless the last failure is excused; 0 = there is no wait */
+    int64_t backoff_until_ms;
     bool follows_another;  /* true: a round of an earlier leader may still run */
     /* no round forms before this time, because a round of an earlier leader may still run; 0 = a
      * round may form at once */
@@ -226,6 +257,7 @@ struct coordinator {
     struct seat_table by_instance;  /* the seats of remote nodes */
     struct seat_table by_node_rank; /* with fixed ranks: all seats; else empty */
     uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
+    uint32_t left_idle; /* number of seats whose left_idle is true */
     /* by group rank: the host whose node had this rank last, if no node has it now; else NULL */
     char **departed;
     uint32_t departed_count;
@@ -267,6 +299,39 @@ void coordinator_set_why(struct coordinator *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void coordinator_send_end(struct coordinator *c, void *peer, int outcome, const char *why);
 
+/* ---- aside.c ---- */
+
+/* Call this when a node is gone that may have been in the last round: it is lost, or leaves.
+ * since_ms is the time of its last sign of life. */
+void aside_node_gone(struct coordinator *c, int64_t now_ms, int64_t since_ms,
+                     const struct coordinator_seat *s);
+/* Call this when a seat has become JOINED. If its host is slowed or set aside, the seat becomes
+ * ASIDE. */
+void aside_place(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s);
+/* Call this when all nodes of a failed round are back or gone. If the failure will be charged,
+ * counts it for the host on which it began. If that host is set aside now, its seats become
+ * ASIDE. */
+void aside_count_failure(struct coordinator *c, int64_t now_ms);
+/* Makes the seats JOINED whose time in the state ASIDE is over. */
+void aside_release(struct coordinator *c, int64_t now_ms);
+/* Call this when the next round could form. If fewer than min_nodes wait, makes the seats of hosts
+ * that are set aside JOINED. */
+void aside_recall(struct coordinator *c, int64_t now_ms);
+/* Returns the time of the next aside_release() that has something to do; CR_FOREVER if none has. */
+int64_t aside_deadline(const struct coordinator *c);
+/* Returns whether the host of this seat is slowed or set aside, so that other nodes that wait come
+ * before this node. */
+bool aside_comes_last(const struct coordinator *c, int64_t now_ms,
+                      const struct coordinator_seat *s);
+/* If nodes of this host are refused, writes the reason to `why` and returns for how many ms they
+ * still are. Otherwise returns 0. */
+int64_t aside_refuses(const struct coordinator *c, int64_t now_ms, const char *host,
+                      char why[RDZV_TEXT_MAX]);
+/* Writes to `out` why the node of this seat, which is ASIDE, waits; the text ends a phrase that
+ * begins with "waiting". */
+void aside_describe(const struct coordinator *c, int64_t now_ms, const struct coordinator_seat *s,
+                    char *out, size_t room);
+
 /* ---- inquiry.c ---- */
 
 /* Begins an inquiry, unless one is open. */
@@ -300,6 +365,8 @@ void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat
  * identify a node, because several nodes may share a host. */
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
 
+/* Returns how many nodes may still have workers that they stop. */
+uint32_t seats_stopping(const struct coordinator *c);
 /* Sends a message to the node of the seat, unless the seat is suspended. */
 void seat_send(struct coordinator *c, const struct coordinator_seat *s,
                const struct rdzv_message *m);
@@ -379,6 +446,12 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
 void succession_seat_gone(struct coordinator *c, const struct coordinator_seat *s);
 /* Call this when a round has formed, and before ROUND is sent. Chooses the round's heirs. */
 void succession_round_formed(struct coordinator *c);
+/* Call this with each event before it is handled. If a ballot was held until a time that has
+ * passed, does what succession_check() does, because the event may show that it is held again. */
+void succession_expire(struct coordinator *c, int64_t now_ms);
+/* Call this when the node of the seat begins to wait, or goes on to wait when a round has formed.
+ * If a round runs beside it, sends SPARE. */
+void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s);
 /* Sets lacks_majority. If it becomes true, and this coordinator has formed a round, stops the
  * round. */
 void succession_check(struct coordinator *c, int64_t now_ms);

@@ -18,22 +18,26 @@
 
 /* ---- choosing the nodes ---- */
 
-/* Decides which of two waiting nodes comes first if more than max_nodes wait. Nodes of the last
- * round come before spares; of two nodes of the same kind, the one that has waited longer comes
- * first. A coordinator that has taken over knows the nodes of the last round by their ballots. */
+/* Decides which of two waiting nodes comes first if more than max_nodes wait. Nodes of hosts that
+ * are set aside come last. Of the others, nodes of the last round come before spares. Of two nodes
+ * of the same kind, the one that has waited longer comes first. A coordinator that has taken over
+ * knows the nodes of the last round by their ballots. */
 static int compare_claim(const void *pa, const void *pb) {
     const struct coordinator_seat *const *a = pa, *const *b = pb;
     int a_was_in = (*a)->was_in, b_was_in = (*b)->was_in;
+    if ((*a)->comes_last != (*b)->comes_last) return (*a)->comes_last ? 1 : -1;
     if (a_was_in != b_was_in) return b_was_in - a_was_in;
     if ((*a)->since_ms != (*b)->since_ms) return (*a)->since_ms < (*b)->since_ms ? -1 : 1;
     return (*a)->instance < (*b)->instance ? -1 : (*a)->instance > (*b)->instance;
 }
 
-static uint32_t choose_seats(struct coordinator *c, struct coordinator_seat **chosen) {
+static uint32_t choose_seats(struct coordinator *c, int64_t now_ms,
+                             struct coordinator_seat **chosen) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         s->was_in = s->group_rank >= 0 || (!c->has_formed && s->ballot >= 0);
+        s->comes_last = aside_comes_last(c, now_ms, s);
         if (s->state == SEAT_JOINED) chosen[n++] = s;
     }
     if (n <= c->max_nodes) return n;
@@ -69,11 +73,11 @@ int coordinator_reserve_departed(struct coordinator *c, uint32_t n) {
     return 0;
 }
 
-static int assign(struct coordinator *c, struct forming *f) {
+static int assign(struct coordinator *c, int64_t now_ms, struct forming *f) {
     CR_AUTO_FREE struct coordinator_seat **chosen = calloc(c->seat_count, sizeof(*chosen));
     f->nodes = calloc(c->seat_count, sizeof(*f->nodes));
     if (chosen == NULL || f->nodes == NULL) return -ENOMEM;
-    f->count = choose_seats(c, chosen);
+    f->count = choose_seats(c, now_ms, chosen);
     CR_ASSERT(f->count >= c->min_nodes && f->count <= c->max_nodes);
     for (uint32_t i = 0; i < f->count; i++) describe_seat(chosen[i], &f->nodes[i]);
     int rc = assignment_make(f->nodes, f->count, c->departed, c->departed_count, c->fixed_ranks,
@@ -119,6 +123,7 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
         m.round.before_seen = c->succession.before.rounds_seen;
         m.round.before_size = c->succession.before.size;
         m.round.before_place = (uint32_t) (s->ballot_before + 1);
+        m.round.before_by = c->succession.before.formed_by;
     }
     seat_send(c, s, &m);
 }
@@ -163,7 +168,10 @@ static void admit_nodes(struct coordinator *c, const struct forming *f) {
 static void begin_round(struct coordinator *c, const struct forming *f, int64_t now_ms) {
     coordinator_enter(c, COORDINATOR_RUNNING, "the round forms");
     c->round = c->next_round++;
+    c->formed_by = c->id;
     c->members_changed = false;
+    c->round_ms = now_ms;
+    c->backoff_until_ms = 0;
     c->has_formed = true;
     c->gone_after_success = 0;
     c->group_size = f->count;
@@ -175,6 +183,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     succession_round_formed(c);
     admit_nodes(c, f);
     for (uint32_t i = 0; i < f->count; i++) coordinator_send_round(c, f->nodes[i].owner);
+    for (uint32_t i = 0; i < c->seat_count; i++) succession_tell_spare(c, c->seats[i]);
     log_assignment(c, f);
     coordinator_find_deadline(c, now_ms);
 }
@@ -217,7 +226,7 @@ static void store_failed(struct coordinator *c, int64_t now_ms, const char *why)
 static void form_round(struct coordinator *c, int64_t now_ms) {
     struct cr_error err = {0};
     struct forming f = {.store = {.addr = ""}};
-    if (assign(c, &f) < 0) {
+    if (assign(c, now_ms, &f) < 0) {
         coordinator_set_why(c, "cannot form a round: the coordinator is out of memory");
         coordinator_end_job(c, RENDEZVOUS_LOST);
     } else if (choose_store(c, &f, &err) < 0) {
@@ -259,14 +268,39 @@ static int64_t last_call(const struct coordinator *c) {
     return c->skips_last_call && !is_first ? 0 : c->last_call_timeout_ms;
 }
 
+/* Ends the job if more rounds have ended by the loss of a node than max_losses allows. Returns
+ * whether it has ended the job. */
+static bool ends_for_losses(struct coordinator *c) {
+    char why[RDZV_TEXT_MAX];
+    if (!budget_is_out_of_losses(&c->budget) || !succession_may_decide(c)) return false;
+    (void) snprintf(why, sizeof(why), "%.800s", c->why);
+    coordinator_set_why(c, "nodes were lost in %" PRIu32 " rounds, and --rdzv-conf=max_losses "
+                        "allows %" PRIu32 "; the last one: %s", c->budget.losses,
+                        c->budget.max_losses, why);
+    coordinator_end_job(c, RENDEZVOUS_FAILED);
+    return true;
+}
+
+/* Returns true if the next round has to wait, because the job backs off after a failure. */
+static bool backs_off(struct coordinator *c, int64_t now_ms) {
+    if (now_ms >= c->backoff_until_ms) return false;
+    coordinator_wake_by(c, c->backoff_until_ms);
+    return true;
+}
+
 void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
-    uint32_t waiting = c->in_state[SEAT_JOINED];
-    bool has_stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
+    bool has_stopping = seats_stopping(c) > 0;
     /* join_timeout counts from the time at which the last node has stopped its workers. So it
      * limits only how long nodes wait for each other. */
     if (c->had_stopping && !has_stopping) c->forming_ms = now_ms;
     c->had_stopping = has_stopping;
     if (!c->succession.lacks_majority && !charge_allows_round(c, now_ms)) return;
+    if (ends_for_losses(c)) return;
+    if (!has_stopping && succession_may_form(c)) {
+        aside_count_failure(c, now_ms);
+        aside_recall(c, now_ms);
+    }
+    uint32_t waiting = c->in_state[SEAT_JOINED];
     if (c->store_retry.first_ms != COORDINATOR_NEVER && now_ms < c->store_retry.next_ms) return;
     coordinator_wake_by(c, now_ms + c->join_timeout_ms);
     if (waiting < c->min_nodes) {
@@ -283,7 +317,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     }
     bool all_back = c->group_size > 0 && !c->members_changed && waiting >= c->group_size;
     bool is_due = waiting >= c->max_nodes || all_back || now_ms >= c->last_call_ms;
-    if (c->retires) return;
+    if (c->retires || backs_off(c, now_ms)) return;
     if (!is_due) coordinator_wake_by(c, c->last_call_ms);
     else if (!succession_may_decide(c)) hold(c);
     else form_round(c, now_ms);

@@ -47,7 +47,7 @@ static int refuse_other_run(struct coordinator *c, void *peer, const struct rdzv
  * seats; nodes without an incarnation keep theirs. */
 static void send_older_nodes_away(struct coordinator *c) {
     c->next_round = 0;
-    c->budget.restart_count = c->budget.spent = 0;
+    c->budget.restart_count = c->budget.spent = c->budget.refilled = 0;
     for (uint32_t i = c->seat_count; i-- > 0;) {
         struct coordinator_seat *s = i < c->seat_count ? c->seats[i] : NULL;
         if (s == NULL || s->incarnation == 0) continue;
@@ -104,7 +104,9 @@ void incarnation_discard(struct coordinator *c) {
     c->departed_count = 0;
     c->change.open = c->charge.open = c->charge.charged = false;
     c->budget = (struct budget){0};
-    c->round = c->next_round = c->incarnation = 0;
+    standings_forget(&c->standings);
+    c->backoff_until_ms = 0;
+    c->round = c->next_round = c->incarnation = c->formed_by = 0;
     resuming_forget(c);
     succession_forget(c);
     c->retires = c->stands_by = false;

@@ -71,6 +71,9 @@ static bool is_timeout(int64_t ms, int64_t min_ms) { return ms >= min_ms && ms <
 static int check_times(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     bool ok = is_timeout(j->join_timeout_ms, 1) && is_timeout(j->last_call_timeout_ms, 0) &&
               is_timeout(j->change_notice_ms, 0) && is_timeout(j->stop_limit_ms, 0) &&
+              is_timeout(j->restart_backoff_ms, 0) && is_timeout(j->restart_refill_ms, 0) &&
+              is_timeout(j->flap_window_ms, 0) && is_timeout(j->flap_refusal_ms, 0) &&
+              is_timeout(j->aside_ms, 0) &&
               j->keep_alive_interval_ms >= 1 &&
               j->keep_alive_interval_ms <= RDZV_INTERVAL_MAX_MS && j->keep_alive_max_attempt >= 1 &&
               j->keep_alive_max_attempt <= RDZV_ATTEMPTS_MAX;
@@ -81,7 +84,10 @@ static int check_times(struct coordinator *c, void *peer, const struct rdzv_join
  * own counts. A number of rounds above RDZV_ROUNDS_SEEN_MAX is accepted only if this coordinator
  * has counted as many rounds itself. */
 static int check_memories(struct coordinator *c, void *peer, const struct rdzv_join *j) {
-    uint32_t budget = c->phase == COORDINATOR_EMPTY ? j->max_restarts : c->budget.max_restarts;
+    bool is_first = c->phase == COORDINATOR_EMPTY;
+    uint64_t budget = is_first ? j->max_restarts : c->budget.max_restarts;
+    /* each refill gives back restarts, and each restart has ended a round */
+    if ((is_first ? j->restart_refill_ms : c->budget.refill_ms) > 0) budget += j->rounds_seen;
     if (j->rounds_seen > RDZV_ROUNDS_SEEN_MAX && j->rounds_seen > c->next_round) {
         return coordinator_refuse(c, peer,
                       "cannot join after %" PRIu64 " rounds: no job has more than %" PRIu64,
@@ -89,7 +95,7 @@ static int check_memories(struct coordinator *c, void *peer, const struct rdzv_j
     }
     if (j->restarts_seen > budget) {
         return coordinator_refuse(c, peer,
-                      "cannot join after %" PRIu32 " restarts: the job has at most %" PRIu32
+                      "cannot join after %" PRIu32 " restarts: the job has at most %" PRIu64
                       "; give every node the same --max-restarts",
                       j->restarts_seen, budget);
     }
@@ -187,10 +193,17 @@ void joining_accept(struct coordinator *c, void *peer, const char *differs) {
     c->actions->send(c->arg, peer, &m);
 }
 
-static int refuse_after_the_end(struct coordinator *c, void *peer) {
+/* A late node of this job cannot be told from a node of the next job of the same id: neither was in
+ * a round of this job. */
+static int refuse_after_the_end(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     char why[RDZV_TEXT_MAX];
-    (void) snprintf(why, sizeof(why), "job '%.64s' has ended and takes no more nodes: %.800s",
-                    c->run_id, c->why);
+    (void) snprintf(why, sizeof(why),
+                    "job '%.64s' has ended and takes no more nodes: %.600s; to run it again, start "
+                    "it %g s (close_timeout) after that end, or with another --rdzv-id",
+                    c->run_id, c->why, (double) j->close_timeout_ms / 1000);
+    coordinator_log(c, CR_LOG_WARN,
+                    "node '%.200s' (process %" PRIu64 ") is refused, because the job has ended: it "
+                    "came late, or is of another job of the same --rdzv-id", j->host, j->pid);
     coordinator_send_end(c, peer, RENDEZVOUS_LOST, why);
     return -EPERM;
 }
@@ -199,10 +212,12 @@ int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struc
                   struct coordinator_seat **first) {
     if (check_join(c, peer, j) < 0) return -EINVAL;
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
-    if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer);
+    if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer, j);
     if (incarnation_check(c, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_EMPTY) take_settings(c, now_ms, j);
     if (check_node_rank(c, peer, j, first) < 0) return -EEXIST;
+    char why[RDZV_TEXT_MAX];
+    if (aside_refuses(c, now_ms, j->host, why) > 0) return coordinator_refuse(c, peer, "%s", why);
     if (c->seat_count >= RDZV_NODES_MAX) {
         return coordinator_refuse(c, peer, "cannot join: the job has %" PRIu32 " nodes already",
                                   c->seat_count);
@@ -225,7 +240,9 @@ struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, voi
         return NULL;
     }
     char differs[RDZV_TEXT_MAX];
+    s->counts_life = join->rounds_seen == 0 || join->last_coordinator == c->id;
     if (first != NULL) seat_queue(c, s, first, now_ms);
+    aside_place(c, now_ms, s);
     incarnation_take_memories(c, join);
     settings_compare(c, join, differs);
     joining_accept(c, peer, differs);
@@ -234,6 +251,7 @@ struct coordinator_seat *joining_seat(struct coordinator *c, int64_t now_ms, voi
 
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join) {
+    succession_expire(c, now_ms);
     struct coordinator_seat *s = resuming_join(c, now_ms, peer, join);
     if (s != NULL) return s;
     struct coordinator_seat *first = NULL;
@@ -248,6 +266,7 @@ struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms,
                     "node '%.200s' (%.60s, process %" PRIu64 ") joined: %" PRIu32
                     " waiting, %" PRIu32 ":%" PRIu32 " wanted",
                     s->host, s->addr, s->pid, c->in_state[SEAT_JOINED], c->min_nodes, c->max_nodes);
+    succession_tell_spare(c, s);
     coordinator_reconcile(c, now_ms);
     return s;
 }

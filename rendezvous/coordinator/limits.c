@@ -33,7 +33,7 @@ int64_t coordinator_state_limit(const struct coordinator *c, const struct coordi
         return s->since_ms + stop_limit(c, s);
     }
     if (s->state != SEAT_JOINED || c->had_stopping) return CR_FOREVER;
-    return max_ms(s->since_ms, c->forming_ms) + c->join_timeout_ms;
+    return max_ms(max_ms(s->since_ms, c->forming_ms), c->backoff_until_ms) + c->join_timeout_ms;
 }
 
 static void describe_timeout(const struct coordinator *c, const struct coordinator_seat *s,
@@ -69,7 +69,7 @@ static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator
         coordinator_log(c, CR_LOG_WARN, "node '%.200s' (process %" PRIu64 ") is left out: %.300s",
                         s->host, s->pid, why);
     }
-    coordinator_vacate(c, now_ms, s, "was sent away", "its time is up");
+    coordinator_take_seat(c, now_ms, s, "was sent away", "its time is up");
 }
 
 /* ---- the lease ---- */
@@ -102,8 +102,23 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
-    s->abandons = true; /* the node's process may still run, with another coordinator */
-    coordinator_lost(c, now_ms, s, why);
+    charge_node_gone(c, s->heard_ms, s);
+    s->is_ended = false; /* the node's process may still run, with another coordinator */
+    coordinator_take_seat(c, now_ms, s, "was lost", why);
+}
+
+/* Takes the seats of all nodes whose time is over, and only then decides what follows: several
+ * nodes may be over time, and a round must not form with one of them. */
+static void check_seats(struct coordinator *c, int64_t now_ms) {
+    uint32_t had = c->seat_count;
+    for (uint32_t i = c->seat_count; i-- > 0;) {
+        struct coordinator_seat *s = c->seats[i];
+        if (lease_is_over(c, s, now_ms)) lease_expired(c, now_ms, s);
+        else if (now_ms >= coordinator_state_limit(c, s)) time_is_up(c, now_ms, s);
+    }
+    if (c->seat_count == had) return;
+    incarnation_end_if_empty(c);
+    coordinator_reconcile(c, now_ms);
 }
 
 /* ---- coordinator_tick() and the next deadline ---- */
@@ -122,6 +137,7 @@ static void find_forming_deadline(struct coordinator *c, int64_t now_ms) {
         wake_after(c, now_ms, c->last_call_ms);
     }
     if (c->store_retry.first_ms != COORDINATOR_NEVER) wake_after(c, now_ms, c->store_retry.next_ms);
+    wake_after(c, now_ms, c->backoff_until_ms);
 }
 
 void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
@@ -136,6 +152,7 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->change.open) coordinator_wake_by(c, c->change.until_ms);
     if (c->charge.open) wake_after(c, now_ms, c->charge.killed_until_ms);
     wake_after(c, now_ms, c->rebuild.until_ms);
+    coordinator_wake_by(c, aside_deadline(c));
     coordinator_wake_by(c, succession_deadline(c));
     if (c->inquiry.is_open) coordinator_wake_by(c, c->inquiry.until_ms);
 }
@@ -148,12 +165,6 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     succession_tick(c, now_ms);
     coordinator_tell_waiting(c, now_ms);
     inquiry_tick(c, now_ms);
-    for (uint32_t i = c->seat_count; i-- > 0 && c->phase != COORDINATOR_ENDED;) {
-        /* handling a seat may free other seats, too, so that the list ends before i */
-        if (i >= c->seat_count) continue;
-        struct coordinator_seat *s = c->seats[i];
-        if (lease_is_over(c, s, now_ms)) lease_expired(c, now_ms, s);
-        else if (now_ms >= coordinator_state_limit(c, s)) time_is_up(c, now_ms, s);
-    }
+    if (c->phase != COORDINATOR_ENDED) check_seats(c, now_ms);
     coordinator_find_deadline(c, now_ms);
 }

@@ -80,6 +80,14 @@ static bool has_missed_round(const struct coordinator *c, const struct coordinat
            rounds_seen <= c->round;
 }
 
+/* Returns whether the node was in a round of another coordinator since it was in the last round of
+ * this one: a later round, or one of the same number. */
+static bool was_elsewhere(const struct coordinator *c, const struct rdzv_join *j) {
+    bool is_other = j->formed_by != 0 && c->formed_by != 0 && j->formed_by != c->formed_by;
+    if (c->group_size == 0 || j->rounds_seen <= c->round) return false;
+    return j->rounds_seen > c->round + 1 || is_other;
+}
+
 void resuming_repeat_round(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
     s->missed_round = false;
     coordinator_send_round(c, s);
@@ -90,6 +98,7 @@ struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, vo
                                        const struct rdzv_join *j) {
     struct coordinator_seat *s = find_instance(c, j->instance);
     if (c->phase == COORDINATOR_ENDED || s == NULL || s->connection >= j->connection) return NULL;
+    if (was_elsewhere(c, j)) return NULL;
     if (s->state == SEAT_STOPPING) {
         struct cr_error err = {0};
         struct rdzv_message m = {.type = RDZV_JOIN};
@@ -133,6 +142,7 @@ static bool count_rank(struct coordinator_rebuild *r, int64_t rank) {
 
 static void begin_later_round(struct coordinator_rebuild *r, const struct rdzv_join *j) {
     r->rounds_seen = j->rounds_seen;
+    r->formed_by = j->formed_by;
     r->group_size = j->last_group_size <= RDZV_NODES_MAX ? j->last_group_size : 0;
     r->is_over = r->has_change = false;
     r->counted = 0;
@@ -156,11 +166,15 @@ void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct
 }
 
 /* Returns whether the node that sent RESUME counts as one of the newest earlier round: that is so
- * if it was in that round, and no other node has resumed with its rank. If so, notes its rank. */
+ * if it was in that round, and no other node has resumed with its rank. If so, notes its rank. If
+ * two coordinators have formed rounds of that number, the round of the first node counts. A node of
+ * protocol version 3 does not know which coordinator has formed its round. */
 static bool is_of_newest_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
     struct coordinator_rebuild *r = &c->rebuild;
     if (c->group_size != 0 && !resuming_must_wait(c, now_ms)) return false;
     if (j->rounds_seen != r->rounds_seen || j->last_group_size != r->group_size) return false;
+    if (r->formed_by == 0) r->formed_by = j->formed_by;
+    if (j->formed_by != 0 && j->formed_by != r->formed_by) return false;
     /* If the process of the earlier coordinator has ended, the node in that process has ended, too.
      * Its rank counts as one that has come back, because nobody need wait for it. */
     if (j->leader_ended != 0) (void) count_rank(r, (int64_t) j->leader - 1);
@@ -174,13 +188,15 @@ static uint32_t count_running(const struct coordinator *c) {
 }
 
 /* Makes the earlier coordinator's round the running round of this coordinator. */
-static void adopt_round(struct coordinator *c, const char *why) {
+static void adopt_round(struct coordinator *c, int64_t now_ms, const char *why) {
     coordinator_enter(c, COORDINATOR_RUNNING, why);
     c->group_size = c->rebuild.group_size;
+    c->formed_by = c->rebuild.formed_by;
     c->store = (struct coordinator_store){.port = 0};
     c->world_size = c->rebuild.world_size;
     c->members_changed = false;
     c->gone_after_success = 0;
+    c->round_ms = now_ms;
     c->is_rebuilt = c->has_formed = true;
     c->is_drawn = false;
     /* on failure, nodes that are lost later do not get their ranks back */
@@ -197,14 +213,14 @@ static void end_round(struct coordinator *c, int64_t now_ms) {
 void resuming_reconcile(struct coordinator *c, int64_t now_ms) {
     struct coordinator_rebuild *r = &c->rebuild;
     if (count_running(c) == r->group_size && !r->has_change && !r->is_over) {
-        adopt_round(c, "all nodes of the round have resumed");
+        adopt_round(c, now_ms, "all nodes of the round have resumed");
         coordinator_log(c, CR_LOG_INFO, "round %" PRIu64 " goes on: all %" PRIu32
                         " nodes have resumed", c->round, c->group_size);
         coordinator_find_deadline(c, now_ms);
         return;
     }
     bool is_over = r->has_change || r->is_over || all_counted(r) ||
-                   c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] > 0;
+                   seats_stopping(c) > 0;
     if (!is_over && now_ms < r->until_ms) {
         coordinator_wake_by(c, r->until_ms);
         return;
@@ -240,7 +256,7 @@ void resuming_hear(struct coordinator *c, int64_t now_ms, struct coordinator_sea
                    const struct rdzv_message *m) {
     if (s->state != SEAT_RUNNING) return;
     if (m->type == RDZV_FAILED && m->failed.round == c->round) {
-        adopt_round(c, "a worker has failed in the round");
+        adopt_round(c, now_ms, "a worker has failed in the round");
     } else if (m->type == RDZV_SUCCEEDED && m->succeeded.round == c->round) {
         seat_enter(c, s, SEAT_SUCCEEDED, now_ms);
     }
@@ -283,7 +299,9 @@ static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_m
     rdzv_join_of_resume(r, &j);
     take_seat_back(c, now_ms, s, peer, &j);
     /* the node sends JOIN next */
-    if (s->state == SEAT_JOINED) seat_enter(c, s, SEAT_STOPPING, now_ms);
+    if (s->state == SEAT_JOINED || s->state == SEAT_ASIDE) {
+        seat_enter(c, s, SEAT_STOPPING, now_ms);
+    }
     bool was_running = s->state == SEAT_RUNNING || s->state == SEAT_SUCCEEDED;
     hear_part(c, now_ms, s, r);
     if (c->phase == COORDINATOR_ENDED) return s;
@@ -334,10 +352,19 @@ static struct coordinator_seat *rebuild(struct coordinator *c, int64_t now_ms, v
     return s;
 }
 
+/* Returns whether the failure that the node reports was in an earlier round than the last one,
+ * which it has missed. That earlier round is over, so the failure counts for nothing. */
+static bool failed_earlier(const struct coordinator *c, const struct coordinator_seat *s,
+                           const struct rdzv_resume *r, const struct rdzv_join *j) {
+    if (r->part != RDZV_PART_FAILED || was_elsewhere(c, j)) return false;
+    return s->state == SEAT_STOPPING || has_missed_round(c, s, j->rounds_seen);
+}
+
 struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_ms, void *peer,
                                             const struct rdzv_resume *r) {
     struct rdzv_join j;
     rdzv_join_of_resume(r, &j);
+    succession_expire(c, now_ms);
     struct coordinator_seat *s = find_instance(c, j.instance);
     if (j.rounds_seen == 0 || j.last_rank < 0 || j.last_rank >= (int64_t) j.last_group_size ||
         j.last_group_size > RDZV_NODES_MAX) {
@@ -354,13 +381,13 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
         return s;
     }
     bool is_same = s != NULL && c->group_size + c->rebuild.group_size > 0 &&
-                   j.rounds_seen == c->round + 1 && s->group_rank >= 0;
+                   j.rounds_seen == c->round + 1 && s->group_rank >= 0 && !was_elsewhere(c, &j);
     if (is_same && s->state != SEAT_LEAVING)
         return resume_seat(c, now_ms, peer, s, r);
-    if (s != NULL && r->part == RDZV_PART_FAILED && has_missed_round(c, s, j.rounds_seen)) {
-        /* The failure was in an earlier round, which is over. The node's JOIN follows RESUME. */
+    if (s != NULL && failed_earlier(c, s, r, &j)) {
+        /* The node's JOIN follows RESUME. */
         take_seat_back(c, now_ms, s, peer, &j);
-        s->missed_round = true;
+        s->missed_round = s->state == SEAT_RUNNING;
         return s;
     }
     struct coordinator_seat *first = NULL;

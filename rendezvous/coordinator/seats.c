@@ -34,6 +34,10 @@ void seat_enter(struct coordinator *c, struct coordinator_seat *s, enum seat_sta
     coordinator_wake_by(c, coordinator_waiting_due(c, s));
 }
 
+uint32_t seats_stopping(const struct coordinator *c) {
+    return c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] - c->left_idle;
+}
+
 void seat_send(struct coordinator *c, const struct coordinator_seat *s,
                const struct rdzv_message *m) {
     if (s->peer != NULL) c->actions->send(c->arg, s->peer, m);
@@ -70,7 +74,8 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
         .store_port = (uint16_t) join->store_port,
         .group_rank = -1, .old_rank = join->last_rank,
         .stop_limit_ms = join->stop_limit_ms,
-        .since_ms = now_ms, .heard_ms = now_ms, .suspected_ms = COORDINATOR_NEVER};
+        .joined_ms = now_ms, .since_ms = now_ms, .heard_ms = now_ms,
+        .suspected_ms = COORDINATOR_NEVER};
     s->host = strdup(join->host);
     s->addr = strdup(join->addr);
     s->role = strdup(join->role);
@@ -142,6 +147,7 @@ void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     charge_forget(c, s);
     succession_seat_gone(c, s);
     if (s->peer == NULL) c->suspended--;
+    if (s->left_idle) c->left_idle--;
     unindex_seat(c, s);
     leave_queue(c, s);
     c->in_state[s->state]--;

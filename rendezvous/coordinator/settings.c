@@ -15,6 +15,14 @@ void settings_take(struct coordinator *c, const struct rdzv_join *j) {
     c->min_nodes = j->min_nodes;
     c->max_nodes = j->max_nodes;
     c->budget.max_restarts = j->max_restarts;
+    c->budget.limits_losses = j->loss_limit != 0;
+    c->budget.max_losses = j->loss_limit != 0 ? j->loss_limit - 1 : 0;
+    c->budget.backoff_ms = j->restart_backoff_ms;
+    c->budget.refill_ms = j->restart_refill_ms;
+    c->standings.rules = (struct standing_rules){
+        .flap_limit = j->flap_limit, .flap_window_ms = j->flap_window_ms,
+        .flap_refusal_ms = j->flap_refusal_ms, .aside_after = j->aside_after,
+        .aside_ms = j->aside_ms};
     c->fixed_ranks = j->fixed_ranks != 0;
     c->join_timeout_ms = j->join_timeout_ms;
     c->last_call_timeout_ms = j->last_call_timeout_ms;

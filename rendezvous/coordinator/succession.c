@@ -56,55 +56,95 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
     if (heard_at_ms > 0 && heard_at_ms > s->confirmed_ms) s->confirmed_ms = heard_at_ms;
     hold_ballots(c, s);
     if (u->before.rounds_seen == 0 || rounds_seen <= u->before.rounds_seen) return;
-    electorate_void(&u->before, s->ballot_before);
+    electorate_hold(&u->before, s->ballot_before, CR_FOREVER);
     if (electorate_is_closed(&u->before)) electorate_end(&u->before);
 }
 
-/* Begins the electorate of a round that an earlier coordinator has formed. This coordinator may
- * decide only after it has won this electorate. If memory is short, the electorate has no ballots,
- * and cannot be won. */
+/* ---- the ballots of a node that joins ---- */
+
+static bool is_same_round(const struct seat_vote *a, const struct seat_vote *b) {
+    return a->rounds_seen == b->rounds_seen && a->formed_by == b->formed_by;
+}
+
+/* Gives the seat the ballots that its node has in the electorates of this coordinator. */
+static void claim_ballots(struct coordinator *c, struct coordinator_seat *s) {
+    struct coordinator_succession *u = &c->succession;
+    const struct seat_vote *v = &s->vote;
+    s->ballot = s->ballot_before = -1;
+    if (v->rank < 0) return;
+    if (electorate_is_of(&u->now, v->rounds_seen, v->formed_by)) {
+        s->ballot = electorate_claim(&u->now, v->rank, s->instance);
+    }
+    if (electorate_is_of(&u->before, v->rounds_seen, v->formed_by)) {
+        s->ballot_before = electorate_claim(&u->before, v->rank, s->instance);
+    } else if (s->ballot >= 0 && electorate_is_of(&u->before, v->before_seen, v->before_by)) {
+        s->ballot_before = electorate_claim(&u->before, v->before_rank, s->instance);
+        electorate_hold(&u->before, s->ballot_before, CR_FOREVER); /* it has a later round */
+    }
+    /* the node knows that its last round is settled */
+    if (s->ballot >= 0 && v->before_seen == 0 && !c->has_formed) electorate_end(&u->before);
+}
+
+/* Begins the electorates of the round that the node of `j` was in, which an earlier coordinator has
+ * formed, and of the round before it. This coordinator may decide only after it has won both. If
+ * memory is short, the electorate of the round has no ballots, and cannot be won. */
 static void begin_foreign(struct coordinator *c, const struct rdzv_join *j) {
     struct coordinator_succession *u = &c->succession;
     electorate_end(&u->before);
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        c->seats[i]->ballot = c->seats[i]->ballot_before = -1;
-    }
-    u->old_leader = (int64_t) j->leader - 1;
-    if (j->before_size > 0 && j->before_size <= RDZV_NODES_MAX &&
-        electorate_begin(&u->before, j->before_seen, j->before_size, true) < 0) {
-        electorate_end(&u->now);
-        u->now.rounds_seen = j->rounds_seen;
-        return;
-    }
-    if (electorate_begin(&u->now, j->rounds_seen, j->last_group_size, false) == 0) return;
     electorate_end(&u->now);
-    u->now.rounds_seen = j->rounds_seen;
+    u->old_leader = (int64_t) j->leader - 1;
+    bool has_before = j->before_size > 0 && j->before_size <= RDZV_NODES_MAX;
+    if ((has_before && electorate_begin(&u->before, j->before_seen, j->before_by, j->before_size,
+                                        false) < 0) ||
+        electorate_begin(&u->now, j->rounds_seen, j->formed_by, j->last_group_size, false) < 0) {
+        u->now.rounds_seen = j->rounds_seen;
+        u->now.formed_by = j->formed_by;
+    }
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        claim_ballots(c, c->seats[i]);
+        hold_ballots(c, c->seats[i]);
+    }
+}
+
+/* Two coordinators may each have formed a round of the same number, and nodes of both come to this
+ * one. Returns whether more of the nodes with a seat were in the round of `v` than in the round
+ * whose electorate this coordinator has begun to count, which it has not won. */
+static bool is_larger_rival(const struct coordinator *c, const struct seat_vote *v) {
+    const struct electorate *e = &c->succession.now;
+    uint32_t here = 0, there = 0;
+    if (c->has_formed || e->is_won || v->rounds_seen != e->rounds_seen) return false;
+    if (v->formed_by == e->formed_by) return false;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        const struct seat_vote *other = &c->seats[i]->vote;
+        if (other->rank < 0) continue;
+        here += electorate_is_of(e, other->rounds_seen, other->formed_by) ? 1 : 0;
+        there += is_same_round(other, v) ? 1 : 0;
+    }
+    return there > here;
+}
+
+static struct seat_vote vote_of(const struct rdzv_join *j) {
+    bool has_heirs = j->heirs > 0 && j->last_group_size >= GROUP_MIN &&
+                     j->last_group_size <= RDZV_NODES_MAX && j->last_rank >= 0;
+    return (struct seat_vote){
+        .rounds_seen = j->rounds_seen, .formed_by = j->formed_by,
+        .before_seen = j->before_seen, .before_by = j->before_by,
+        .rank = has_heirs ? j->last_rank : -1,
+        .before_rank = has_heirs ? (int64_t) j->before_place - 1 : -1};
 }
 
 void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                          const struct rdzv_join *j) {
     struct coordinator_succession *u = &c->succession;
-    bool has_heirs = j->heirs > 0 && j->last_group_size >= GROUP_MIN &&
-                     j->last_group_size <= RDZV_NODES_MAX && j->last_rank >= 0;
     /* true: the node's last round is newer than all rounds that this coordinator knows, so an
      * earlier coordinator has formed it */
     bool is_newer = j->rounds_seen > u->now.rounds_seen &&
                     j->rounds_seen >= c->next_round + (c->has_formed ? 1 : 0);
-    s->ballot = s->ballot_before = -1;
+    s->vote = vote_of(j);
     s->confirmed_ms = COORDINATOR_NEVER;
     s->heir_port = j->heir_port <= UINT16_MAX ? (uint16_t) j->heir_port : 0;
-    if (has_heirs && is_newer) begin_foreign(c, j);
-    if (has_heirs && j->rounds_seen == u->now.rounds_seen) {
-        s->ballot = electorate_claim(&u->now, j->last_rank, s->instance);
-    }
-    if (has_heirs && j->rounds_seen == u->before.rounds_seen) {
-        s->ballot_before = electorate_claim(&u->before, j->last_rank, s->instance);
-    }
-    if (s->ballot >= 0 && j->before_seen == u->before.rounds_seen) {
-        s->ballot_before =
-            electorate_claim(&u->before, (int64_t) j->before_place - 1, s->instance);
-    }
-    if (s->ballot >= 0 && j->before_size == 0 && !c->has_formed) electorate_end(&u->before);
+    if (s->vote.rank >= 0 && (is_newer || is_larger_rival(c, &s->vote))) begin_foreign(c, j);
+    claim_ballots(c, s);
     u->check_ms = 0;
     succession_heard(c, now_ms, s, j->heard_at_ms, j->rounds_seen);
 }
@@ -161,7 +201,7 @@ static void begin_own(struct coordinator *c) {
         s->ballot = -1;
     }
     if (u->heirs.count == 0) return;
-    if (electorate_begin(&u->now, c->round + 1, c->group_size, true) < 0) {
+    if (electorate_begin(&u->now, c->round + 1, c->formed_by, c->group_size, true) < 0) {
         u->heirs.count = 0; /* without memory, the round has no heirs */
         return;
     }
@@ -183,6 +223,14 @@ void succession_round_formed(struct coordinator *c) {
     u->check_ms = 0;
 }
 
+void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s) {
+    struct rdzv_message m = {.type = RDZV_SPARE};
+    bool is_spare = c->phase == COORDINATOR_RUNNING && s->state == SEAT_JOINED;
+    if (!is_spare || !c->succession.allows_heirs || c->is_rebuilt) return;
+    m.spare.heirs = c->succession.heirs_text;
+    seat_send(c, s, &m);
+}
+
 /* ---- what follows from the majority ---- */
 
 /* Stops the round. The nodes that this coordinator still reaches get a short time to stop their
@@ -197,9 +245,10 @@ static void majority_is_lost(struct coordinator *c, int64_t now_ms) {
         coordinator_stop_round(c, now_ms);
         return;
     }
-    /* these nodes got STOP earlier, but without this time limit */
+    /* these nodes stop their workers already, but without this time limit */
     for (uint32_t i = 0; i < c->seat_count; i++) {
-        if (c->seats[i]->state == SEAT_STOPPING) coordinator_send_stop(c, c->seats[i]);
+        struct coordinator_seat *s = c->seats[i];
+        if (s->state == SEAT_STOPPING || s->state == SEAT_LEAVING) coordinator_send_stop(c, s);
     }
 }
 
@@ -224,6 +273,10 @@ static bool is_foreign_run(const struct coordinator *c) {
     const struct coordinator_succession *u = &c->succession;
     if (c->has_formed || u->now.rounds_seen != 0) return false;
     return u->is_heir || (u->allows_heirs && c->incarnation != 0 && !c->is_drawn);
+}
+
+void succession_expire(struct coordinator *c, int64_t now_ms) {
+    if (!c->succession.lacks_majority) succession_check(c, now_ms);
 }
 
 void succession_check(struct coordinator *c, int64_t now_ms) {

@@ -37,6 +37,11 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
                                      .next_round = c->next_round,
                                      .restart_count = c->budget.restart_count,
                                      .spent = c->budget.spent,
+                                     .losses = c->budget.losses,
+                                     .max_losses = c->budget.limits_losses
+                                                       ? (int64_t) c->budget.max_losses : -1,
+                                     .backoff_until_ms = c->phase == COORDINATOR_FORMING
+                                                             ? c->backoff_until_ms : 0,
                                      .max_restarts = c->budget.max_restarts,
                                      .min_nodes = c->min_nodes,
                                      .max_nodes = c->max_nodes,

@@ -1,12 +1,12 @@
 /* Sends WAITING to nodes that wait for a round. The message says why they wait: which nodes are
  * here, which are missing, and how long the wait may still take. Each node gets the first WAITING
- * after 5 s, and further ones at growing intervals (base/waiting.h). */
+ * after 5 s, and further ones at growing intervals (base/time/waiting.h). */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/waiting.h"
+#include "base/time/waiting.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ void coordinator_list_missing(const struct coordinator *c, char *out, size_t roo
 static void describe_forming(const struct coordinator *c, char *out, size_t room) {
     char here[400], missing[120];
     const char *other = NULL;
-    uint32_t stopping = c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING];
+    uint32_t stopping = seats_stopping(c);
     if (c->actions->other_waiting != NULL) other = c->actions->other_waiting(c->arg);
     coordinator_list_hosts(c, here, sizeof(here));
     coordinator_list_missing(c, missing, sizeof(missing));
@@ -105,7 +105,10 @@ static void describe(const struct coordinator *c, char *out, size_t room) {
 /* ---- sending WAITING ---- */
 
 int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s) {
-    if (s->state != SEAT_JOINED || c->phase == COORDINATOR_ENDED) return CR_FOREVER;
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE;
+    if (!waits || c->phase == COORDINATOR_ENDED) return CR_FOREVER;
+    if (s->state == SEAT_ASIDE && s->told == 0) return s->since_ms;
+    if (s->state == SEAT_ASIDE) return s->since_ms + cr_waiting_line_ms(s->told);
     if (is_spare(c) && s->told_spare) return CR_FOREVER;
     return s->since_ms + cr_waiting_line_ms(s->told);
 }
@@ -122,8 +125,12 @@ static void tell(struct coordinator *c, struct coordinator_seat *s, int64_t now_
     if (until_ms != CR_FOREVER) m.waiting.left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
     /* Each message has a time, and `told` is the number of the next message. Skip the messages
      * whose time has passed: a node that was a spare until now has got none of them. */
+    if (s->state == SEAT_ASIDE) {
+        if (s->told == 0) s->told = 1;
+        m.waiting.left_ms = s->aside_until_ms > now_ms ? s->aside_until_ms - now_ms : 0;
+    }
     while (s->since_ms + cr_waiting_line_ms(s->told) <= now_ms) s->told++;
-    s->told_spare = is_spare(c);
+    s->told_spare = s->state == SEAT_JOINED && is_spare(c);
     c->actions->send(c->arg, s->peer, &m);
 }
 
@@ -133,6 +140,12 @@ void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (now_ms < coordinator_waiting_due(c, s)) continue;
+        if (s->state == SEAT_ASIDE) {
+            char own[RDZV_TEXT_MAX];
+            aside_describe(c, now_ms, s, own, sizeof(own));
+            tell(c, s, now_ms, own);
+            continue;
+        }
         if (!is_written) describe(c, what, sizeof(what));
         is_written = true;
         tell(c, s, now_ms, what);

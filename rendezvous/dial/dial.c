@@ -36,6 +36,7 @@ enum caller_role {
     GREETS,         /* sends the greeting */
     ASKS,           /* asks another program what it is */
     ASKS_TORCHRUN,  /* asks a TCPStore whether torchrun's state of the job is there */
+    ASKS_OLD,       /* asks the same, in the protocol of torch 2.0 and earlier */
 };
 
 struct caller {
@@ -69,6 +70,7 @@ struct dial {
     struct secure_ring *ring; /* secrets of the job; NULL = connections are not authenticated */
     int64_t warned_ms;        /* time of the last warning that authentication has failed */
     bool sorted;
+    bool accepts_stores; /* true: a TCPStore of torch ends the race with on_store */
     const struct dial_events *events;
     void *arg;
     struct cr_buffer greeting;
@@ -139,6 +141,7 @@ int dial_aim(struct dial *d, const char *host, uint16_t port) {
 }
 
 void dial_sort(struct dial *d) { d->sorted = true; }
+void dial_accept_stores(struct dial *d, bool accepts) { d->accepts_stores = accepts; }
 void dial_secure(struct dial *d, struct secure_ring *ring) { d->ring = ring; }
 
 /* ---- letting callers go ---- */
@@ -190,6 +193,7 @@ static void end_race(struct dial *d) {
 
 /* ---- the streams' events ---- */
 
+static struct caller *call(struct dial *d, uint32_t index, enum caller_role role);
 static void ask_about(struct caller *c);
 
 static void fail(struct caller *c, const char *why) {
@@ -205,6 +209,10 @@ static void send_first(struct caller *c) {
         secured_stream_send(c->stream, d->greeting.data, d->greeting.len);
         c->limit_ms = now_ms(d) + ASK_AFTER_MS;
         race_connected(&d->race, c->index);
+    } else if (c->role == ASKS_OLD) {
+        if (stranger_ask_for_torchrun(&question, d->run_id, true) == 0) {
+            secured_stream_send(c->stream, question.data, question.len);
+        }
     } else if (stranger_ask(&question) == 0) {
         secured_stream_send(c->stream, question.data, question.len);
     }
@@ -277,11 +285,21 @@ static void end_hopeless(struct caller *c) {
     d->events->on_hopeless(d->arg, why);
 }
 
+static void end_at_store(struct caller *c) {
+    struct dial *d = c->dial;
+    char own_addr[RDZV_ADDR_MAX], addr[RDZV_ADDR_MAX];
+    memcpy(own_addr, c->own_addr, sizeof(own_addr));
+    memcpy(addr, d->race.entries[c->index].addr, sizeof(addr));
+    bool is_old = c->role == ASKS_OLD;
+    end_race(d);
+    d->events->on_store(d->arg, own_addr, addr, is_old);
+}
+
 static void ask_for_torchrun(struct caller *c) {
     struct cr_buffer question = {0};
     c->role = ASKS_TORCHRUN;
     cr_buffer_clear(&c->in);
-    if (stranger_ask_for_torchrun(&question, c->dial->run_id) == 0) {
+    if (stranger_ask_for_torchrun(&question, c->dial->run_id, false) == 0) {
         secured_stream_send(c->stream, question.data, question.len);
     }
     cr_buffer_done(&question);
@@ -293,7 +311,9 @@ static void ask_for_torchrun(struct caller *c) {
  * the same answers while its coordinator is stopped or slow. If not, the address has failed. */
 static void is_plain_store(struct caller *c) {
     struct dial *d = c->dial;
-    if (caller_of(d, c->index) == NULL) {
+    if (caller_of(d, c->index) == NULL && d->accepts_stores) {
+        end_at_store(c);
+    } else if (caller_of(d, c->index) == NULL) {
         fail(c, "it is not a crun: it is a TCPStore of torch");
     } else {
         race_note(&d->race, c->index, "no answer but that of a TCPStore of torch");
@@ -311,6 +331,9 @@ static void got_answer(struct caller *c) {
         end_hopeless(c);
     } else if (c->role == ASKS_TORCHRUN) {
         is_plain_store(c);
+    } else if (c->role == ASKS_OLD && stranger_is_check_answer(c->in.data, c->in.len)) {
+        if (stranger_has_torchrun(c->in.data, c->in.len)) end_hopeless(c);
+        else is_plain_store(c);
     } else {
         (void) snprintf(why, sizeof(why), "it is not a crun: %s",
                         stranger_name(c->in.data, c->in.len));
@@ -361,6 +384,8 @@ static void ended_in_race(struct caller *c, const char *why) {
         let_go(c); /* the address's other caller, which asks, decides */
     } else if (c->role == GREETS) {
         fail(c, why);
+    } else if (c->role == ASKS && call(c->dial, c->index, ASKS_OLD) != NULL) {
+        let_go(c); /* a TCPStore of torch 2.0 or earlier closes the connection, too */
     } else {
         give_up_asking(c);
     }

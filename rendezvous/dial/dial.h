@@ -34,6 +34,11 @@ struct dial_events {
     /* No coordinator has answered, and another try cannot help: a torchrun serves this job at the
      * endpoint. No callback follows until the next dial_open(). */
     void (*on_hopeless)(void *arg, const char *why);
+    /* No coordinator answers at this address, only a TCPStore of torch that is not torchrun's for
+     * this job; own_addr is the address of this end of the connection to it. is_old: the store
+     * speaks the protocol of torch 2.0 and earlier. Called only after dial_accept_stores(). No
+     * callback follows until the next dial_open(). */
+    void (*on_store)(void *arg, const char *own_addr, const char *addr, bool is_old);
 };
 
 /* Creates a dial, which does not connect yet. Copies `host` and `run_id`; `events` must live until
@@ -48,6 +53,9 @@ int dial_aim(struct dial *d, const char *host, uint16_t port);
  * all nodes. Without this call it uses race_order(), which begins with the address that won the
  * previous race. */
 void dial_sort(struct dial *d);
+/* From now on, a TCPStore at one of the addresses ends the race with on_store, if it has closed the
+ * connection with the greeting. Without this call the address counts as failed. */
+void dial_accept_stores(struct dial *d, bool accepts);
 
 /* From now on, the node and the coordinator authenticate each other with the secrets of `ring`
  * before anything else is sent. `ring` must live as long as the dial. */

@@ -41,10 +41,11 @@ static int append_u64(struct cr_buffer *out, uint64_t n) {
     return cr_buffer_append(out, bytes, sizeof(bytes));
 }
 
-/* Appends CHECK (5) of one key. The client of torch puts a slash before every key. */
-int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id) {
+/* Appends CHECK of one key, which is 5 since torch 2.1 and was 4 before. The client of torch puts a
+ * slash before every key. */
+int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id, bool is_old) {
     static const char prefix[] = "/torch.rendezvous.";
-    int rc = cr_buffer_append(out, "\x05", 1);
+    int rc = cr_buffer_append(out, is_old ? "\x04" : "\x05", 1);
     if (rc == 0) rc = append_u64(out, 1);
     if (rc == 0) rc = append_u64(out, sizeof(prefix) - 1 + strlen(run_id));
     if (rc == 0) rc = cr_buffer_append(out, prefix, sizeof(prefix) - 1);
@@ -53,6 +54,10 @@ int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id) {
 
 /* A TCPStore answers CHECK with 0 (READY) if all keys exist, and with 1 (NOT_READY) if not. */
 bool stranger_has_torchrun(const char *answer, size_t len) { return len > 0 && answer[0] == 0; }
+
+bool stranger_is_check_answer(const char *answer, size_t len) {
+    return len == 1 && (answer[0] == 0 || answer[0] == 1);
+}
 
 static bool begins(const char *data, size_t len, const char *with) {
     return len >= strlen(with) && memcmp(data, with, strlen(with)) == 0;

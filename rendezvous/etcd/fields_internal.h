@@ -4,7 +4,7 @@
 #ifndef RENDEZVOUS_FIELDS_INTERNAL_H
 #define RENDEZVOUS_FIELDS_INTERNAL_H
 
-#include "base/endpoint.h"
+#include "base/network/endpoint.h"
 #include "rendezvous/etcd/key_internal.h"
 
 #include <jansson.h>

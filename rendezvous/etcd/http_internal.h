@@ -3,8 +3,8 @@
 #ifndef RENDEZVOUS_HTTP_INTERNAL_H
 #define RENDEZVOUS_HTTP_INTERNAL_H
 
-#include "base/endpoint.h"
 #include "base/error.h"
+#include "base/network/endpoint.h"
 
 #include <stdbool.h>
 #include <stddef.h>

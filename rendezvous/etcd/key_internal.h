@@ -9,7 +9,7 @@
 #ifndef RENDEZVOUS_KEY_INTERNAL_H
 #define RENDEZVOUS_KEY_INTERNAL_H
 
-#include "base/endpoint.h"
+#include "base/network/endpoint.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -30,6 +30,14 @@ static void visit_node(void *arg, const struct seat_view *s) {
     v->events->on_node(v->arg, &node);
 }
 
+static void visit_host(void *arg, const struct host_view *h) {
+    const struct visit *v = arg;
+    const struct rdzv_status_host host = {
+        .host = h->host, .short_lives = h->short_lives, .failures = h->failures,
+        .slowed_ms = h->slowed_ms, .refused_ms = h->refused_ms, .aside_ms = h->aside_ms};
+    v->events->on_host(v->arg, &host);
+}
+
 static void visit_job(struct visit *visit, const struct host_job *job) {
     struct coordinator_view v;
     coordinator_look(job->coordinator, &v);
@@ -38,9 +46,13 @@ static void visit_job(struct visit *visit, const struct host_job *job) {
         .restart_count = v.restart_count, .max_restarts = v.max_restarts,
         .min_nodes = v.min_nodes, .max_nodes = v.max_nodes,
         .group_world_size = v.group_world_size, .world_size = v.world_size,
-        .nodes = v.seats, .awaited = v.awaited, .why = v.why};
+        .nodes = v.seats, .awaited = v.awaited, .why = v.why,
+        .spent = v.spent, .losses = v.losses, .loss_limit = (uint32_t) (v.max_losses + 1),
+        .backoff_ms = v.backoff_until_ms > visit->now_ms ? v.backoff_until_ms - visit->now_ms : 0};
     visit->events->on_job(visit->arg, &status);
     coordinator_visit(job->coordinator, visit_node, visit);
+    if (visit->events->on_host == NULL) return;
+    coordinator_visit_hosts(job->coordinator, visit->now_ms, visit_host, visit);
 }
 
 void coordinator_host_visit(const struct coordinator_host *host,
@@ -69,6 +81,12 @@ static void send_node(void *arg, const struct rdzv_status_node *node) {
     host_peer_send(a->peer, &m);
 }
 
+static void send_host(void *arg, const struct rdzv_status_host *host) {
+    const struct answer *a = arg;
+    struct rdzv_message m = {.type = RDZV_STATUS_HOST, .status_host = *host};
+    if (a->peer->session.version >= RDZV_VERSION_HOSTS) host_peer_send(a->peer, &m);
+}
+
 static void refuse(struct host_peer *peer, const char *why) {
     struct rdzv_message m = {.type = RDZV_REFUSED};
     m.refused = (struct rdzv_refused){.version_min = RDZV_VERSION_MIN,
@@ -82,7 +100,7 @@ static bool may_see(const struct host_peer *peer, const struct host_job *job) {
 }
 
 void host_answer_status(struct host_peer *peer) {
-    static const struct rendezvous_status_events events = {send_job, send_node};
+    static const struct rendezvous_status_events events = {send_job, send_node, send_host};
     struct answer a = {.peer = peer};
     struct visit visit = {
         .events = &events, .arg = &a, .now_ms = host_now_ms(peer->host)};
@@ -110,6 +128,21 @@ static uint32_t order_inspection(struct host_peer *peer, struct host_job *job,
     return peer->inspected_left;
 }
 
+/* Answers an order to admit a host. */
+static int answer_admit(struct host_peer *peer, struct host_job *job, const struct rdzv_operate *o,
+                        struct cr_error *err) {
+    struct rdzv_message m = {.type = RDZV_OPERATED};
+    m.operated.nodes = coordinator_admit(job->coordinator, host_now_ms(peer->host), o->host);
+    m.operated.behind = "";
+    if (m.operated.nodes == 0) {
+        return cr_fail(err, -ENOENT,
+                       "nothing is held against host '%.200s'; crun-agent status lists the hosts "
+                       "that are slowed, refused or set aside", o->host);
+    }
+    host_peer_send(peer, &m);
+    return 0;
+}
+
 /* OPERATED answers an order for notice, and one for an inspection, at once; the rows of the
  * inspection follow by host_pass_row(). OPERATED answers an order for flight records with the
  * result of the inquiry, by host_answer_inquiry(). */
@@ -125,6 +158,7 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                        "there is no job '%.200s'; crun-agent status lists the jobs",
                        o->run_id);
     }
+    if (o->kind == RDZV_OPERATE_ADMIT) return answer_admit(peer, job, o, err);
     m.operated.nodes =
         inspects ? order_inspection(peer, job, o)
                  : coordinator_operate(job->coordinator, host_now_ms(peer->host), o);

@@ -2,8 +2,8 @@
  * authenticated node or operator may do, and the answers to those that have not authenticated. */
 #include "rendezvous/host/host_internal.h"
 
-#include "base/address.h"
 #include "base/log.h"
+#include "base/network/address.h"
 
 #include <errno.h>
 #include <stdio.h>

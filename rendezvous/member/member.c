@@ -141,14 +141,24 @@ void member_try(struct member *m, int64_t now_ms, int64_t limit_ms) {
     m->actions->connect(m->arg);
 }
 
+/* Returns the coordinator that the node tries if it tries no heir. Before the node may vote, its last
+ * coordinator may still count it as one of its nodes, so it tries no other one. After that it tries
+ * the old coordinator: its last one may be an heir, which is tried as such. */
+static const struct rdzv_heir *last_resort(const struct member *m, int64_t now_ms) {
+    return succession_may_vote(&m->succession, now_ms) ? &m->home : &m->at;
+}
+
 /* Tries once to connect. A node in a round tries its coordinator only, in order to resume. A node
  * whose workers are gone may join an heir. */
 static void try_next(struct member *m, int64_t now_ms) {
-    const struct rdzv_heir *heir = NULL;
+    const struct rdzv_heir *aim = &m->at;
     int64_t limit_ms = m->keep_alive.lease_ms;
-    if (m->state == MEMBER_CONNECTING) heir = succession_next(&m->succession, now_ms);
+    if (m->state == MEMBER_CONNECTING) {
+        const struct rdzv_heir *heir = succession_next(&m->succession, now_ms);
+        aim = heir != NULL ? heir : last_resort(m, now_ms);
+    }
     if (succession_is_on(&m->succession)) limit_ms = limit_ms / 3 + 1;
-    member_aim(m, heir != NULL ? heir : &m->at);
+    member_aim(m, aim);
     member_try(m, now_ms, limit_ms);
 }
 
@@ -173,7 +183,13 @@ static void give_up(struct member *m, const char *why) {
                         " s: %.200s; is the node that hosts it up, and the address right?%s%.500s",
                         m->set.where, (double) m->set.connect_timeout_ms / 1000, why,
                         m->set.facts[0] != '\0' ? " " : "", m->set.facts);
-    } else if (m->succession.heirs.count > 0) {
+    } else if (m->succession.is_beside && succession_has_heirs(&m->succession)) {
+        (void) snprintf(text, sizeof(text),
+                        "lost the coordinator at '%.200s' (%.300s) while this node was a spare, "
+                        "and no other node has taken over: more than half of the running round's "
+                        "nodes have to reach each other for that; last try: %.200s",
+                        m->set.where, m->lost_why, why);
+    } else if (succession_has_heirs(&m->succession)) {
         (void) snprintf(text, sizeof(text),
                         "lost the coordinator at '%.200s' (%.300s), and no other node has taken "
                         "over: more than half of the %" PRIu32 " nodes of round %" PRIu64
@@ -278,8 +294,6 @@ static void note_loss(struct member *m, int64_t now_ms, enum rendezvous_loss how
 static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, const char *why) {
     m->connected = false;
     note_loss(m, now_ms, how, why);
-    /* an heir that has formed no round is tried as an heir again, but not as the old coordinator */
-    if (succession_is_on(&m->succession)) m->at = m->home;
     forget_inquiry(m);
     switch (m->state) {
     case MEMBER_JOINING:
@@ -500,18 +514,29 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->actions->on_round(m->arg, r);
 }
 
+/* Handles SPARE: if this coordinator is lost, the node searches among these heirs. */
+static void got_spare(struct member *m, const struct rdzv_spare *spare) {
+    if (m->state != MEMBER_JOINING) return;
+    m->home = m->at;
+    succession_begin_beside(&m->succession, spare->heirs);
+}
+
 /* Handles STOP, and makes a beat due at once. After a failure the coordinator may wait until each
  * node has shown, by a beat for example, that it knows of the end of the round. */
 static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
-    m->owes_failure = false;
+    /* STOP may follow from the failure of another node, and this node's FAILED may be lost. Only
+     * the first failure of a round counts, except that of a worker that was killed, or that ends
+     * the job. */
+    if (m->blame == RENDEZVOUS_OWN) m->owes_failure = false;
     int64_t lease_ms = m->old_lease_ms > now_ms ? m->old_lease_ms - now_ms : 0;
     int64_t limit_ms = s->is_late != 0 ? lease_ms : s->limit_ms > 0 ? s->limit_ms : CR_FOREVER;
-    /* true: the node stops its workers already, but STOP sets a time limit for that */
-    bool is_limited = (m->state == MEMBER_FAILED || m->state == MEMBER_STOPPING) &&
-                      limit_ms != CR_FOREVER;
-    if (m->state != MEMBER_RUNNING && m->state != MEMBER_SUCCEEDED && !is_limited) return;
-    enter(m, MEMBER_STOPPING, s->why);
+    bool is_stopping = m->state == MEMBER_FAILED || m->state == MEMBER_STOPPING ||
+                       m->state == MEMBER_LEAVING;
+    bool in_round = m->state == MEMBER_RUNNING || m->state == MEMBER_SUCCEEDED;
+    /* a node that stops its workers already needs only the time limit of STOP */
+    if (!in_round && (!is_stopping || limit_ms == CR_FOREVER)) return;
+    if (m->state != MEMBER_LEAVING) enter(m, MEMBER_STOPPING, s->why);
     keep_alive_hasten(&m->keep_alive, now_ms);
     m->actions->on_stop(m->arg, limit_ms, s->why);
 }
@@ -534,7 +559,7 @@ static void got_change_at(struct member *m, const struct rdzv_change_at *at) {
  * takes over. If member_wait_ms() is 0 and there is no heir, the job ends for this node with the
  * reason in GOODBYE. */
 static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_goodbye *g) {
-    if (member_wait_ms(m) == 0 && m->succession.heirs.count == 0) {
+    if (member_wait_ms(m) == 0 && !succession_has_heirs(&m->succession)) {
         end(m, RENDEZVOUS_LOST, g->why);
         return;
     }
@@ -580,7 +605,8 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     bool is_refusal = msg->type == RDZV_REFUSED && connecting_is_trying(&m->connecting);
     if (!m->connected && !is_refusal) return 0;
     m->heard_ms = now_ms;
-    if (m->state == MEMBER_LEAVING && msg->type != RDZV_BEAT_ACK) return 0;
+    bool is_for_leaving = msg->type == RDZV_BEAT_ACK || msg->type == RDZV_STOP;
+    if (m->state == MEMBER_LEAVING && !is_for_leaving) return 0;
     switch ((unsigned) msg->type) {
     case RDZV_ACCEPTED: return got_accepted(m, now_ms, &msg->accepted, err);
     case RDZV_ROUND: got_round(m, &msg->round); return 0;
@@ -595,6 +621,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
+    case RDZV_SPARE: got_spare(m, &msg->spare); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_FAILURE: m->actions->on_failure(m->arg, &msg->failure); return 0;
     case RDZV_ASK_PROGRESS:

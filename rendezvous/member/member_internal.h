@@ -73,8 +73,8 @@ struct member {
     struct succession succession; /* what this node does if the coordinator is lost */
     bool leader_ended;      /* true: the last coordinator has closed the connection */
     struct rdzv_heir at;    /* the coordinator of the newest WELCOME; port 0 = the endpoint */
-    /* The coordinator that has formed the node's last round, or to which the node was sent since;
-     * port 0 = the endpoint. */
+    /* The coordinator that has formed the node's last round, or the round beside which the node
+     * waits, or to which the node was sent since; port 0 = the endpoint. */
     struct rdzv_heir home;
     struct rdzv_heir aim;   /* where the present try goes; port 0 = the endpoint */
     int64_t heard_ms;       /* time of the last message of the coordinator */

@@ -59,6 +59,8 @@ void member_fill_join(const struct member *m, struct rdzv_join *join) {
     join->before_seen = m->succession.before_seen;
     join->before_size = m->succession.before_size;
     join->before_place = m->succession.before_place;
+    join->before_by = m->succession.before_by;
+    join->formed_by = m->succession.coordinator;
 }
 
 /* ---- RESUME, and what is repeated after it ---- */

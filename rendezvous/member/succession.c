@@ -26,25 +26,39 @@ void succession_begin_round(struct succession *s, const struct rdzv_round *r,
     s->before_seen = r->before_seen;
     s->before_size = r->before_size;
     s->before_place = r->before_place;
+    s->before_by = r->before_by;
     for (uint32_t i = 0; i < s->heirs.count; i++) {
         if (s->heirs.heir[i].rank == r->group_rank) s->own = (int) i;
     }
 }
 
+void succession_begin_beside(struct succession *s, const char *heirs) {
+    s->is_beside = true;
+    rdzv_heirs_read(heirs, &s->beside);
+}
+
+/* Returns the heirs among which this node searches. */
+static const struct rdzv_heirs *searched(const struct succession *s) {
+    return s->is_beside ? &s->beside : &s->heirs;
+}
+
+bool succession_has_heirs(const struct succession *s) { return searched(s)->count > 0; }
+
 void succession_settle(struct succession *s, uint64_t settled, uint64_t coordinator) {
     if (settled != s->round + 1 || coordinator != s->coordinator) return;
-    s->before_seen = 0;
+    s->before_seen = s->before_by = 0;
     s->before_size = s->before_place = 0;
 }
 
 bool succession_lost(struct succession *s, int64_t now_ms, enum rendezvous_loss how,
                      int64_t heard_ms, int64_t lease_ms, int64_t wait_ms) {
     int64_t search_ms = SEARCH_LEASES * lease_ms;
-    if (s->heirs.count == 0) return true;
+    bool is_heir = s->own >= 0 && !s->is_beside;
+    if (!succession_has_heirs(s)) return true;
     s->is_lost = true;
     s->may_vote_ms = how == RENDEZVOUS_CLOSED ? now_ms : heard_ms + lease_ms + lease_ms / 4 + 1;
     if (now_ms > s->found_ms + KEPT_LEASES * lease_ms) s->until_ms = CR_FOREVER;
-    s->lead_ms = s->own < 0 ? CR_FOREVER : s->may_vote_ms + s->own * (lease_ms / 2);
+    s->lead_ms = is_heir ? s->may_vote_ms + s->own * (lease_ms / 2) : CR_FOREVER;
     bool is_new = s->until_ms == CR_FOREVER;
     if (!is_new) return false; /* the candidates after the heir that was lost are tried next */
     s->next = 0;
@@ -59,14 +73,21 @@ void succession_found(struct succession *s, int64_t now_ms) {
     s->may_vote_ms = s->lead_ms = CR_FOREVER;
 }
 
-bool succession_is_on(const struct succession *s) { return s->is_lost && s->heirs.count > 0; }
+bool succession_is_on(const struct succession *s) {
+    return s->is_lost && succession_has_heirs(s);
+}
+
+bool succession_may_vote(const struct succession *s, int64_t now_ms) {
+    return succession_is_on(s) && now_ms >= s->may_vote_ms;
+}
 
 const struct rdzv_heir *succession_next(struct succession *s, int64_t now_ms) {
-    if (!succession_is_on(s) || now_ms < s->may_vote_ms) return NULL;
-    if (s->next == s->heirs.count && now_ms < s->back_ms) s->next = 0;
+    const struct rdzv_heirs *heirs = searched(s);
+    if (!succession_may_vote(s, now_ms)) return NULL;
+    if (s->next >= heirs->count && now_ms < s->back_ms) s->next = 0;
     uint32_t i = s->next;
-    s->next = i < s->heirs.count ? i + 1 : 0;
-    return i < s->heirs.count ? &s->heirs.heir[i] : NULL;
+    s->next = i < heirs->count ? i + 1 : 0;
+    return i < heirs->count ? &heirs->heir[i] : NULL;
 }
 
 bool succession_takes_over(struct succession *s, int64_t now_ms) {

@@ -34,18 +34,22 @@
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
 #define RDZV_VERSION_MIN 2 /* smallest protocol version that this build supports */
-#define RDZV_VERSION_MAX 4 /* largest protocol version that this build supports */
+#define RDZV_VERSION_MAX 5 /* largest protocol version that this build supports */
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_HEIRS    4 /* first version in which ROUND names heirs */
 #define RDZV_VERSION_INQUIRY  4 /* first version with INQUIRE, ASK_PROGRESS, PROGRESS and BEHIND */
 #define RDZV_VERSION_NODES    4 /* first version with NODES */
 #define RDZV_VERSION_INSPECT  4 /* first version with ASK_INSPECT, ROW and INSPECTED */
+#define RDZV_VERSION_HOSTS    5 /* first version with STATUS_HOST and RDZV_OPERATE_ADMIT */
 
 /* OPERATE.kind of an order to inspect workers. A host older than RDZV_VERSION_INSPECT would take
  * this number for the kind of a change. So the version_min of such an OPERATE is
  * RDZV_VERSION_INSPECT, and an older host refuses it. */
 #define RDZV_OPERATE_INSPECT ((uint32_t) 100)
+/* OPERATE.kind of an order to admit a host; OPERATE.host names the host. An order with this kind
+ * has version_min RDZV_VERSION_HOSTS, so an older host refuses it. */
+#define RDZV_OPERATE_ADMIT ((uint32_t) 101)
 
 #define RDZV_FRAME_MAX ((size_t) 8192) /* most bytes of a frame, length field included */
 #define RDZV_TEXT_MAX  ((size_t) 1024) /* most bytes of one text, NUL included */
@@ -95,7 +99,16 @@
     F(text, addresses)          /* the node's numeric addresses, with a blank between two */ \
     F(u32, leader_ended)        /* 1 = the coordinator has closed the last connection: it ended */ \
     /* as in the ROUND of the node's last round, until that round is settled; then 0 */ \
-    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place) F(u64, before_by) \
+    /* formed_by: id of the coordinator that has formed the node's last round; 0 = unknown. Two \
+     * coordinators may each form a round of the same number; this id tells them apart */ \
+    F(u64, formed_by) \
+    V(5) \
+    /* what failures and losses cost (rules/budget_internal.h, standing_internal.h) */ \
+    F(u32, loss_limit)          /* max_losses plus 1; 0 = no limit */ \
+    F(i64, restart_backoff_ms) F(i64, restart_refill_ms) \
+    F(u32, flap_limit) F(i64, flap_window_ms) F(i64, flap_refusal_ms) \
+    F(u32, aside_after) F(i64, aside_ms)
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -178,7 +191,8 @@
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
     F(text, host)               /* host of the nodes that get the order; "" = all nodes */ \
     F(u32, kind)                /* kind of change, for ASK_NOTICE; 0 = the order is ASK_DUMP; \
-                                 * RDZV_OPERATE_INSPECT = the order is ASK_INSPECT */ \
+                                 * RDZV_OPERATE_INSPECT = the order is ASK_INSPECT; \
+                                 * RDZV_OPERATE_ADMIT = the order admits the host */ \
     F(i64, left_ms) F(text, why)
 /* A node that has taken over sends LEADS to whoever listens at the job's endpoint, because new
  * nodes come there: another host leads the job. LEADS has no answer. */
@@ -186,7 +200,8 @@
     F(u32, version_min) F(u32, version_max) F(text, run_id) \
     F(u64, epoch) F(text, addr) F(u32, port) /* where the coordinator is */
 /* Requests the state of all jobs. The answer is one STATUS_JOB for each job, with one STATUS_NODE
- * for each of its nodes after it; STATUS_DONE is the last message. */
+ * for each of its nodes and, since version 5, one STATUS_HOST for each host that the coordinator
+ * remembers after it; STATUS_DONE is the last message. */
 #define RDZV_STATUS_FIELDS(F, V) \
     F(u32, version_min) F(u32, version_max)
 
@@ -217,8 +232,9 @@
     F(text, heirs) \
     F(u32, leader)              /* group rank of the coordinator's own node, plus 1; 0 = none */ \
     /* The electorate of the round before, which counts until this round is settled: the number of \
-     * that round, plus 1; its number of nodes; the node's group rank in it, plus 1. 0 = none */ \
-    F(u64, before_seen) F(u32, before_size) F(u32, before_place)
+     * that round, plus 1; its number of nodes; the node's group rank in it, plus 1; and the id of \
+     * the coordinator that has formed it. 0 = none */ \
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place) F(u64, before_by)
 /* Addresses from which workers of the round's nodes may come. The node with group rank 0 gets one
  * or more of these messages before ROUND if the round uses the store that it offers. Since version
  * 4. */
@@ -226,6 +242,10 @@
     F(u64, round) \
     F(u32, part)                /* counts the messages of the round from 0 */ \
     F(text, addresses)          /* numeric addresses, separated by blanks */
+/* Names the heirs of the running round to a node that waits beside it as a spare. If the
+ * coordinator is lost, the spare joins the heir that has taken over. Since version 4. */
+#define RDZV_SPARE_FIELDS(F, V) \
+    F(text, heirs)              /* as in ROUND */
 /* Says why the node waits for a round; `what` ends a phrase that begins with "waiting". Since
  * version 3. */
 #define RDZV_WAITING_FIELDS(F, V) \
@@ -279,7 +299,17 @@
     F(u64, rounds) F(u32, restart_count) F(u32, max_restarts) F(u32, min_nodes) F(u32, max_nodes) \
     F(u32, group_world_size) F(u32, world_size) F(u32, nodes) \
     F(u32, awaited)             /* how many nodes are missing before a round can form */ \
-    F(text, why)                /* why the last round was stopped, or the job ended */
+    F(text, why)                /* why the last round was stopped, or the job ended */ \
+    V(5) \
+    F(u32, spent)               /* restarts charged, and neither refunded nor refilled */ \
+    F(u32, losses)              /* rounds that ended because a node was gone */ \
+    F(u32, loss_limit)          /* most such rounds, plus 1; 0 = no limit */ \
+    F(i64, backoff_ms)          /* for how many ms the next round still waits after a failure */
+/* A host on which something went wrong; the fields are those of host_view (coordinator.h). Since
+ * version 5. */
+#define RDZV_STATUS_HOST_FIELDS(F, V) \
+    F(text, host) F(u32, short_lives) F(u32, failures) \
+    F(i64, slowed_ms) F(i64, refused_ms) F(i64, aside_ms)
 #define RDZV_STATUS_NODE_FIELDS(F, V) \
     F(text, host) F(text, addr) F(text, role) F(u32, state) /* is an enum seat_state */ \
     F(u64, pid) F(i64, group_rank) F(u32, first_rank) F(u32, local_world_size) \
@@ -287,7 +317,7 @@
     F(i64, silent_ms)
 #define RDZV_STATUS_DONE_FIELDS(F, V) F(u32, jobs)
 #define RDZV_OPERATED_FIELDS(F, V) \
-    F(u32, nodes)               /* how many nodes the order was sent to */ \
+    F(u32, nodes)               /* how many nodes the order was sent to, or hosts admitted */ \
     V(4) \
     F(text, behind)             /* after ASK_DUMP: the result of the inquiry; else "" */
 
@@ -334,7 +364,9 @@
     M(MOVED,         moved,         83, 4) \
     M(ASK_PROGRESS,  ask_progress,  84, 4) \
     M(BEHIND,        behind,        85, 4) \
-    M(NODES,         nodes,         90, 4)
+    M(NODES,         nodes,         90, 4) \
+    M(STATUS_HOST,   status_host,   91, 5) \
+    M(SPARE,         spare,         92, 4)
 /* clang-format on */
 
 /* What a node that resumes does in its round. Messages carry these numbers. */

@@ -6,18 +6,24 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int electorate_begin(struct electorate *e, uint64_t rounds_seen, uint32_t size, bool is_won) {
+int electorate_begin(struct electorate *e, uint64_t rounds_seen, uint64_t formed_by, uint32_t size,
+                     bool is_won) {
     struct ballot *ballots = calloc(size, sizeof(*ballots));
     if (ballots == NULL) return -ENOMEM;
     free(e->ballots);
     *e = (struct electorate){
-        .rounds_seen = rounds_seen, .size = size, .is_won = is_won, .ballots = ballots};
+        .rounds_seen = rounds_seen, .formed_by = formed_by, .size = size, .is_won = is_won,
+        .ballots = ballots};
     return 0;
 }
 
 void electorate_end(struct electorate *e) {
     free(e->ballots);
     *e = (struct electorate){.rounds_seen = 0};
+}
+
+bool electorate_is_of(const struct electorate *e, uint64_t rounds_seen, uint64_t formed_by) {
+    return e->rounds_seen != 0 && e->rounds_seen == rounds_seen && e->formed_by == formed_by;
 }
 
 static struct ballot *find(const struct electorate *e, int64_t rank) {
@@ -38,12 +44,12 @@ void electorate_hold(struct electorate *e, int64_t rank, int64_t until_ms) {
 
 void electorate_release(struct electorate *e, int64_t rank) {
     struct ballot *b = find(e, rank);
-    if (b != NULL) b->held_until_ms = 0;
+    if (b != NULL && b->held_until_ms != CR_FOREVER) b->held_until_ms = 0;
 }
 
 void electorate_void(struct electorate *e, int64_t rank) {
     struct ballot *b = find(e, rank);
-    if (b != NULL) b->is_void = true;
+    if (b != NULL && b->held_until_ms != CR_FOREVER) b->is_void = true;
 }
 
 /* Returns how many ballots a coordinator needs to win: more than half. */
@@ -68,6 +74,7 @@ bool electorate_may_decide(struct electorate *e, int64_t now_ms) {
     if (e->rounds_seen == 0) return true;
     uint32_t gone = count_free(e, now_ms), held = e->size - count_void(e) - gone;
     if (held >= quorum(e)) e->is_won = true;
+    else if (gone >= quorum(e)) e->is_won = false;
     return e->is_won && gone < quorum(e);
 }
 
@@ -97,5 +104,10 @@ int64_t electorate_until(const struct electorate *e, int64_t now_ms) {
 }
 
 bool electorate_is_closed(const struct electorate *e) {
-    return e->size - count_void(e) < quorum(e);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->size; i++) {
+        const struct ballot *b = &e->ballots[i];
+        if (!b->is_void && b->held_until_ms != CR_FOREVER) n++;
+    }
+    return n < quorum(e);
 }

@@ -4,13 +4,15 @@
  * Each node of the round has one ballot. A node that has received a message from its coordinator
  * joins no other coordinator for 5/4 of a lease. It returns the time at which the coordinator sent
  * that message (heard_at_ms), and until one lease after this time, its ballot is *held* by that
- * coordinator. A ballot that is not held is *free*: the node may have joined another coordinator. A
- * ballot is *void* if the node can join no other coordinator as a node of this round: its process
- * has ended, its build knows no heirs, or it has received a later round.
+ * coordinator. It is held for ever if the node has received a later round of this coordinator,
+ * because then it can elect nobody as a node of this round. A ballot that is not held is *free*:
+ * the node may have joined another coordinator. A ballot is *void* if the node can join no
+ * coordinator any more: its process has ended, or its build knows no heirs.
  *
- * To take over, a coordinator must have held more than half of all ballots at one time. A
- * coordinator may decide while so few ballots are free that another one cannot get more than half.
- * So no two coordinators ever decide at the same time. */
+ * A coordinator *wins* when it holds more than half of all ballots at one time; the coordinator
+ * that has formed the round has won from the start. After that it may decide while so few ballots
+ * are free that no other coordinator can win. Once that many are free, another one may have won, so
+ * this one has to win again. So no two coordinators ever decide at the same time. */
 #ifndef RENDEZVOUS_ELECTORATE_INTERNAL_H
 #define RENDEZVOUS_ELECTORATE_INTERNAL_H
 
@@ -23,38 +25,44 @@ struct ballot {
     bool is_void;
 };
 
+/* Two coordinators may each form a round of the same number, so a round is identified by its number
+ * and the coordinator that has formed it. */
 struct electorate {
     uint64_t rounds_seen; /* number of the round, plus 1; 0 = there is no electorate */
+    uint64_t formed_by;   /* id of the coordinator that has formed the round */
     uint32_t size;        /* number of nodes of the round */
-    /* true: this coordinator has formed the round, or once held more than half of the ballots */
-    bool is_won;
+    bool is_won;          /* true: this coordinator has won, and no other one can have won since */
     struct ballot *ballots; /* by group rank */
 };
 
 /* Begins an electorate in which all ballots are free. Returns 0 or -ENOMEM; on error `e` is
  * unchanged. */
-int electorate_begin(struct electorate *e, uint64_t rounds_seen, uint32_t size, bool is_won);
+int electorate_begin(struct electorate *e, uint64_t rounds_seen, uint64_t formed_by, uint32_t size,
+                     bool is_won);
 void electorate_end(struct electorate *e);
 
-/* Gives the ballot `rank` to the node with this instance, unless another node has it. Returns the
- * rank; or -1 if another node has it: another coordinator has formed a round of the same number, in
- * which this node has the same rank. Returns -1 also if the electorate has no such rank. */
+/* Returns whether `e` is the electorate of the round that the coordinator formed_by has formed. */
+bool electorate_is_of(const struct electorate *e, uint64_t rounds_seen, uint64_t formed_by);
+
+/* Gives the ballot `rank` to the node with this instance. Returns the rank; or -1 if another node
+ * has this ballot, or the electorate has no such rank. */
 int64_t electorate_claim(struct electorate *e, int64_t rank, uint64_t instance);
 
-/* Make the ballot of `rank` held until until_ms, free, or void. They do nothing if the electorate
- * has no such rank. electorate_hold() also does nothing if the ballot is held for longer
- * already. */
+/* Make the ballot of `rank` held until until_ms (CR_FOREVER = for ever), free, or void. They do
+ * nothing if the electorate has no such rank, or if the ballot is held for ever. electorate_hold()
+ * also does nothing if the ballot is held for longer already. */
 void electorate_hold(struct electorate *e, int64_t rank, int64_t until_ms);
 void electorate_release(struct electorate *e, int64_t rank);
 void electorate_void(struct electorate *e, int64_t rank);
 
-/* Returns whether the coordinator may decide; true if there is no electorate. Sets e->is_won if
- * more than half of the ballots are held. */
+/* Returns whether the coordinator may decide; true if there is no electorate. Sets e->is_won. Call
+ * this before a ballot that was held until an earlier time is held again: otherwise the time in
+ * which the ballot was free is not noticed. */
 bool electorate_may_decide(struct electorate *e, int64_t now_ms);
 /* Call this if electorate_may_decide() has returned true. Returns the time until which
  * electorate_may_decide() returns true if no ballot is released before; CR_FOREVER = for ever. */
 int64_t electorate_until(const struct electorate *e, int64_t now_ms);
-/* Returns whether so many ballots are void that no coordinator can win any more. */
+/* Returns whether so many ballots are void or held for ever that no other coordinator can win. */
 bool electorate_is_closed(const struct electorate *e);
 
 #endif

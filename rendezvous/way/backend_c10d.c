@@ -80,6 +80,7 @@ int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *o
     else out->hosting = found.local[0] != '\0' ? BACKEND_MAY_HOST : BACKEND_CONNECTS;
     backend_plan_listening(&found, out);
     out->listen_port = o->endpoint.port;
+    out->may_use_signpost = o->max_nodes > 1;
     out->allows_heirs = o->max_nodes >= 3 && !o->keeps_coordinator;
     out->asks_first = out->hosting == BACKEND_MAY_HOST && found.has_others;
     out->host_delay_ms = HOST_FIRST_MS + found.before_local * HOST_NEXT_MS;

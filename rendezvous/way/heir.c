@@ -10,6 +10,7 @@
 void way_remote_aim(struct way *w, const char *addr, uint16_t port) {
     struct remote_way *r = (struct remote_way *) w;
     const char *host = port != 0 ? addr : r->home.host;
+    r->aims_home = port == 0;
     /* if memory is short, this try goes to the old address; a later one will go to the new
      * address */
     (void) dial_aim(r->dial, host, port != 0 ? port : r->home.port);
@@ -49,7 +50,10 @@ void way_remote_lead(struct way *w, uint64_t epoch, const char *addr) {
     coordinator_host_depose(w->heir, "another election");
     coordinator_host_lead(w->heir, epoch, true);
     coordinator_host_may_form(w->heir, true);
-    knock_at_endpoint((struct remote_way *) w, addr, coordinator_host_port(w->heir));
+    struct remote_way *r = (struct remote_way *) w;
+    uint16_t port = coordinator_host_port(w->heir);
+    if (r->signpost != NULL) remote_way_publish(r, epoch, addr, port);
+    else knock_at_endpoint(r, addr, port);
 }
 
 void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
@@ -62,5 +66,6 @@ void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, cons
     if (w->host != NULL) coordinator_host_moved(w->host, r->run_id, epoch, addr, port);
     if (is_us) return;
     if (r->knocker != NULL) knocker_stop(r->knocker);
+    if (r->signpost != NULL) signpost_fall_silent(r->signpost);
     if (w->heir != NULL) coordinator_host_depose(w->heir, "another node leads");
 }

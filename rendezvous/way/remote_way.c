@@ -59,6 +59,7 @@ static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
     (void) uv_timer_stop(&r->host_timer);
     free(r->may_host);
     r->may_host = NULL;
+    r->may_claim = false;
     (void) snprintf(r->coordinator_addr, sizeof(r->coordinator_addr), "%s", peer_addr);
     r->way.events->on_open(r->way.arg, own_addr);
 }
@@ -79,13 +80,24 @@ static void on_hopeless(void *arg, const char *why) {
     r->way.events->on_hopeless(r->way.arg, why);
 }
 
+static void on_store(void *arg, const char *own_addr, const char *addr, bool is_old) {
+    remote_way_found_store(arg, own_addr, addr, is_old);
+}
+
 static const struct dial_events dial_events = {
-    .on_open = on_open, .on_data = on_data, .on_lost = on_lost, .on_hopeless = on_hopeless};
+    .on_open = on_open, .on_data = on_data, .on_lost = on_lost, .on_hopeless = on_hopeless,
+    .on_store = on_store};
 
 /* ---- the calls of way.h ---- */
 
 void remote_way_connect(struct way *w, const void *greeting, size_t len) {
-    dial_open(((struct remote_way *) w)->dial, greeting, len);
+    struct remote_way *r = (struct remote_way *) w;
+    cr_buffer_clear(&r->greeting);
+    /* if memory is short, a later look at the signpost connects with an empty greeting, which no
+     * coordinator answers, and the member tries again */
+    (void) cr_buffer_append(&r->greeting, greeting, len);
+    if (r->signpost != NULL && r->aims_home) remote_way_look(r);
+    else dial_open(r->dial, greeting, len);
 }
 
 void remote_way_send(struct way *w, const void *data, size_t len) {
@@ -93,7 +105,11 @@ void remote_way_send(struct way *w, const void *data, size_t len) {
 }
 
 void remote_way_flush(struct way *w) { dial_flush(((struct remote_way *) w)->dial); }
-void remote_way_hang_up(struct way *w) { dial_shut(((struct remote_way *) w)->dial); }
+void remote_way_hang_up(struct way *w) {
+    struct remote_way *r = (struct remote_way *) w;
+    if (r->signpost != NULL) signpost_hang_up(r->signpost);
+    dial_shut(r->dial);
+}
 
 void way_remote_secure(struct way *w) { dial_secure(((struct remote_way *) w)->dial, w->ring); }
 
@@ -116,6 +132,7 @@ static void on_timer_closed(uv_handle_t *handle) {
     struct remote_way *r = handle->data;
     free(r->may_host);
     free(r->run_id);
+    cr_buffer_done(&r->greeting);
     way_closed(&r->way);
 }
 
@@ -130,9 +147,14 @@ static void on_dial_closed(void *arg) {
     uv_close((uv_handle_t *) &r->host_timer, on_timer_closed);
 }
 
+static void on_signpost_left(void *arg) {
+    struct remote_way *r = arg;
+    dial_close(r->dial, on_dial_closed, r);
+}
+
 void remote_way_close(struct way *w) {
     struct remote_way *r = (struct remote_way *) w;
-    dial_close(r->dial, on_dial_closed, r);
+    remote_way_leave_signpost(r, on_signpost_left, r);
 }
 
 static void on_dropped(uv_handle_t *handle) {
@@ -178,6 +200,9 @@ static struct remote_way *new_way(uv_loop_t *loop, const struct rendezvous_optio
         return NULL;
     }
     r->close_timeout_ms = o->close_timeout_ms;
+    r->aims_home = true;
+    r->may_claim = plan->may_use_signpost && o->is_host != 0;
+    dial_accept_stores(r->dial, plan->may_use_signpost);
     memcpy(r->host, o->endpoint.host, sizeof(r->host));
     r->plan.allows_heirs = plan->allows_heirs;
     r->plan.instance = plan->instance;

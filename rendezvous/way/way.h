@@ -64,6 +64,8 @@ struct backend_plan {
     int64_t host_delay_ms;
     /* true: if the coordinator is lost, this node or another one takes over */
     bool allows_heirs;
+    /* true: a TCPStore at the endpoint that is not crun's may say where the coordinator is */
+    bool may_use_signpost;
     uint64_t instance;                 /* `instance` in this node's JOIN */
     /* The fields below are used only if this node hosts the coordinator or may do so. */
     bool alone;                        /* true: the job has one node and listens nowhere */

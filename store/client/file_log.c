@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/private_file.h"
+#include "base/files/private_file.h"
 #include "store/wire/wire.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* One TCP connection with deadlines. A call that cannot go on waits in poll(2) until its deadline.
  * TCP keep-alive detects that the server's host is dead, so that even a wait without a deadline
  * ends. */
-#include "store/client/socket.h"
 #include "store/client/probe.h"
+#include "store/client/socket.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/connect.h"
+#include "base/network/connect.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -4,8 +4,8 @@
 #ifndef STORE_CLIENT_SOCKET_H
 #define STORE_CLIENT_SOCKET_H
 
-#include "base/address.h"
 #include "base/error.h"
+#include "base/network/address.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
 /* Declarations that the commands of crun-store share. Each command is one file with one table
- * (struct cr_command), from which base/program.h makes parsing, help text, manual page and shell
- * completion. */
+ * (struct cr_command), from which base/program/program.h makes parsing, help text, manual page and
+ * shell completion. */
 #ifndef STORE_COMMAND_COMMAND_INTERNAL_H
 #define STORE_COMMAND_COMMAND_INTERNAL_H
 
-#include "base/endpoint.h"
-#include "base/program.h"
+#include "base/network/endpoint.h"
+#include "base/program/program.h"
 #include "store/store.h"
 
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * store. */
 #include "store/command/command_internal.h"
 
-#include "base/daemon.h"
 #include "base/log.h"
+#include "base/process/daemon.h"
 
 #include <stdlib.h>
 

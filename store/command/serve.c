@@ -5,9 +5,9 @@
 #include "store/command/command_internal.h"
 
 #include "base/cleanup.h"
-#include "base/daemon.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/process/daemon.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -2,9 +2,9 @@
  * IPv4 and IPv6. */
 #include "store/server/server_internal.h"
 
-#include "base/address.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/network/address.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>

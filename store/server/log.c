@@ -2,7 +2,7 @@
  * rate is limited (base/log_limit.h). */
 #include "store/server/server_internal.h"
 
-#include "base/address.h"
+#include "base/network/address.h"
 
 void store_server_log(struct store_server *server, const union store_peer *peer,
                       const char *reason) {

@@ -6,7 +6,7 @@
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
-#include "base/memory_limit.h"
+#include "base/process/memory_limit.h"
 
 #include <errno.h>
 #include <signal.h>

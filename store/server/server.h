@@ -9,8 +9,8 @@
 #define STORE_SERVER_SERVER_H
 
 #include "base/error.h"
-#include "base/network.h"
-#include "base/port_range.h"
+#include "base/network/network.h"
+#include "base/network/port_range.h"
 #include "store/bytes/bytes.h"
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ struct store_server_options {
     size_t value_max;  /* bytes of one value in one request; default STORE_VALUE_MAX */
     size_t list_max;   /* keys, or pairs of key and value, in one request; default STORE_LIST_MAX */
     /* bytes that one space may use for keys, values, waits, incomplete requests and unread replies;
-     * default: half of the memory that this process may use, see base/memory_limit.h */
+     * default: half of the memory that this process may use, see base/process/memory_limit.h */
     size_t memory_max;
     size_t client_max; /* connections that one space may have at a time; default: no limit */
     /* bytes of one request; also, bytes of replies that the server keeps for a connection whose

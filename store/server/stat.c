@@ -3,7 +3,7 @@
  * workers must not need a JSON library. */
 #include "store/server/server_internal.h"
 
-#include "base/address.h"
+#include "base/network/address.h"
 
 #include <errno.h>
 #include <unistd.h>

@@ -90,3 +90,9 @@ $(BUILD)/tests/bench/stamp: LDFLAGS += -static
 bench-hosts: $(BUILD)/tests/bench/stamp programs ## crun --hosts on 2 to 64 namespaces, beside hydra
 	$(Q)BUILD=$(BUILD) tests/bench/hosts.py
 .PHONY: bench-hosts
+
+# OLD: the commit to compare with; the default is the one before the rooms were divided.
+bench_compared := $(patsubst %,$(BUILD)/tests/bench/%,launch spawn_floor restart store rendezvous)
+bench-compare: $(bench_compared) programs ## this build and that of commit OLD=, in turn; 4 minutes
+	$(Q)BUILD=$(BUILD) tests/bench/compare.py $(if $(OLD),--old $(OLD)) $(COMPARE)
+.PHONY: bench-compare

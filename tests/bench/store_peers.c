@@ -1,3 +1,4 @@
+/* Starts, measures and ends the servers that the store benchmark compares: see store_peers.h. */
 #include "tests/bench/store_peers.h"
 
 #include <arpa/inet.h>

@@ -177,6 +177,20 @@ def test_a_new_node_comes_to_the_endpoint_of_an_old_host(tmp):
         end_well([*nodes, fresh])
 
 
+def test_a_spare_steps_in_for_the_killed_host(tmp):
+    """The spare was in no round; SPARE has told it where the heirs are."""
+    with Net(4) as net, Cast() as cast:
+        where = f"{net.hosts[0].addr}:{PORT}"
+        three = ["min_nodes=3", "max_nodes=3"]
+        nodes = [cast.node("c10d", where, *FAST, *three, prefix=h.run) for h in net.hosts[:3]]
+        first = [n.until_round(lambda m: m["groups"] == 3) for n in nodes]
+        spare = cast.node("c10d", where, *FAST, *three, prefix=net.hosts[3].run)
+        wait_for(lambda: any("as a spare" in s for s in spare.story), "a spare that says so")
+        nodes[0].signal(signal.SIGKILL)
+        go_on([*nodes[1:], spare], first[0]["round"])
+        end_well([*nodes[1:], spare])
+
+
 def test_workers_of_a_killed_launcher(tmp):
     """With real launchers and workers: no worker of the old round is left when the next begins."""
     with Net(3) as net, Nodes(tmp, "--nnodes=2:3", "--max-restarts=0", conf=CONF,

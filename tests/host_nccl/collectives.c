@@ -252,4 +252,27 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
 }
 #endif
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size,
+                                    ncclWindow_t *window, int flags) {
+    struct host_fault f = host_call("ncclCommWindowRegister");
+    ncclResult_t r = comm_check(comm, "ncclCommWindowRegister");
+    if (r == ncclSuccess) r = comm_ready(comm);
+    if (r != ncclSuccess) return r;
+    if (f.kind == HOST_FAULT_NCCL) return (ncclResult_t) f.code;
+    if (host_memory_view(buffer, size) == NULL || (flags & ~NCCL_WIN_COLL_SYMMETRIC) != 0)
+        return nccl_fail(ncclInvalidArgument, "ncclCommWindowRegister: no memory of the device");
+    /* as in NCCL, all ranks register a window together */
+    if (!PEERS_BARRIER(comm->peers, phase, NULL, comm_aborted, comm)) return ncclInternalError;
+    *window = buffer;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+    (void) host_call("ncclCommWindowDeregister");
+    (void) window;
+    return comm_check(comm, "ncclCommWindowDeregister");
+}
+#endif
+
 #pragma GCC visibility pop

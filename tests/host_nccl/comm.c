@@ -109,6 +109,7 @@ ncclResult_t comm_configure(ncclComm_t comm, const ncclConfig_t *config) {
                                  config->blocking);
             comm->blocking = config->blocking != 0;
         }
+        comm->config = *config;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
         comm->split_share = config->splitShare == 1;
 #endif
@@ -122,6 +123,11 @@ struct ncclComm *comm_child(ncclComm_t parent) {
     c->blocking = parent->blocking;
     c->split_share = parent->split_share;
     return c;
+}
+
+struct ncclComm *comm_grown(ncclComm_t old, int size, int rank) {
+    return old != NULL ? comm_new(size, old->rank, old->device)
+                       : comm_new(size, rank, host_device());
 }
 
 static uint64_t this_host(void) {
@@ -270,6 +276,10 @@ void comm_set_abort(ncclComm_t comm, int value) {
 }
 
 #pragma GCC visibility push(default)
+
+const ncclConfig_t *host_nccl_config(ncclComm_t comm);
+/* Returns the configuration with which the program has made the communicator. */
+const ncclConfig_t *host_nccl_config(ncclComm_t comm) { return &comm->config; }
 
 ncclResult_t ncclGetVersion(int *version) {
     struct host_fault f = host_call("ncclGetVersion");

@@ -23,6 +23,7 @@ struct ncclComm {
     struct ncclComm *next;
     int rank, size, device;
     bool blocking, split_share;
+    ncclConfig_t config;    /* as the program has given it; host_nccl_config() reads it */
     _Atomic int async;      /* the ncclResult_t that ncclCommGetAsyncError() reports */
     _Atomic int abort_flag; /* not 0: kernels and jobs of this communicator must end */
     bool initialised, destroying, finalized, revoked;
@@ -59,6 +60,10 @@ ncclResult_t comm_ready(ncclComm_t comm);
 ncclResult_t comm_configure(ncclComm_t comm, const ncclConfig_t *config);
 struct ncclComm *comm_child(ncclComm_t parent); /* makes one with the parent's settings */
 
+/* Makes a communicator of `size` ranks for ncclCommGrow(): on a rank of `old` with that rank's
+ * number and device; on a new rank (`old` is NULL) with number `rank` and the thread's device. */
+struct ncclComm *comm_grown(ncclComm_t old, int size, int rank);
+
 /* Attaches this rank to the shared memory at the address, and waits until all ranks of the
  * communicator have done the same. Returns ncclSuccess or an error. */
 ncclResult_t comm_connect(ncclComm_t comm, const struct peers_address *address);
@@ -86,17 +91,19 @@ ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
 
 /* ---- groups of calls (group.c) ---- */
 
-/* An init, split, shrink, finalize, revoke or destroy. It runs at the end of the group of calls. */
+/* An init, split, shrink, grow, finalize, revoke or destroy. It runs at the end of the group of
+ * calls. */
 struct job {
     struct job *next;
     ncclComm_t comm; /* the communicator whose state the job's result becomes */
     ncclResult_t (*run)(struct job *job);
     /* For split and shrink. child: the new communicator, or NULL on a rank that gets none; out:
-     * where the program wants the child's handle. */
+     * where the program wants the child's handle. For grow, child is the old communicator. */
     ncclComm_t child, *out;
-    int color, key;               /* split */
+    int color, key;               /* split; for grow, color is 1 on the rank that made the id */
     bool *survivors;              /* shrink: survivors[r] is true if rank r stays; split: NULL */
-    struct peers_address address; /* init: address of the shared memory, from the unique id */
+    /* init and grow: address of the shared memory, from the unique id */
+    struct peers_address address;
 };
 
 /* The kinds of operations that a kernel consists of. */

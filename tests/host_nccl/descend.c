@@ -1,5 +1,5 @@
-/* Communicators that are made from another one by split or shrink; and revoke, which a program may
- * call before it shrinks a communicator.
+/* Communicators that are made from another one by split, shrink or grow; and revoke, which a
+ * program may call before it shrinks a communicator.
  *
  * Modelled on init.cc of NCCL 2.28.9 and 2.30.7:
  * - ncclCommInitChildComm: the handle that the caller gets is NULL until the child is complete. The
@@ -8,7 +8,11 @@
  * - ncclCommShrink with NCCL_SHRINK_ABORT sets the abort flag, waits for the communicator's
  *   kernels, and clears the flag.
  * - ncclCommRevoke and commRevokeAsync (since 2.28.7) do these three steps in a job. A revoked
- *   communicator refuses all further operations (enqueue.cc, ncclEnqueueCheck). */
+ *   communicator refuses all further operations (enqueue.cc, ncclEnqueueCheck).
+ * - ncclCommGetUniqueId and ncclCommGrow (since 2.29): the ranks of the old communicator keep
+ *   their numbers, and the new ranks name theirs. One rank of the old communicator makes the id;
+ *   NCCL gives it to the other ranks of the old communicator, the program to the new ranks. The
+ *   caller gets the new handle before the communicator is connected, as with ncclCommInitRank. */
 #include "tests/host_nccl/comm.h"
 
 #include <stdlib.h>
@@ -188,5 +192,94 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
     return comm->blocking ? r : comm_outcome(comm, end);
 }
 #endif
+
+/* ---- grow ---- */
+
+static bool grow_given_up(void *child_and_parent) {
+    struct ncclComm **pair = child_and_parent;
+    return comm_aborted(pair[0]) || comm_aborted(pair[1]);
+}
+
+/* Stores in job->address the address that the rank with the id has published in the memory of the
+ * old communicator. Every rank of the old communicator calls this. */
+static ncclResult_t share_grow_address(struct job *job) {
+    struct ncclComm *pair[2] = {job->comm, job->child};
+    struct peers *p = job->child->peers;
+    struct peers_rank *own = &p->ranks[p->rank];
+    own->color = job->color;
+    if (job->color != 0) own->child = job->address;
+    if (!PEERS_BARRIER(p, phase, NULL, grow_given_up, pair)) return ncclInternalError;
+    for (int r = 0; r < p->size; r++)
+        if (p->ranks[r].color != 0) job->address = p->ranks[r].child;
+    if (!PEERS_BARRIER(p, phase, NULL, grow_given_up, pair)) return ncclInternalError;
+    return ncclSuccess;
+}
+
+/* job->comm is the new communicator. job->child is the old one, or NULL on a new rank. job->color
+ * is 1 on the rank that has made the id. */
+static ncclResult_t run_grow(struct job *job) {
+    struct host_fault f = host_call("grow");
+    if (f.kind == HOST_FAULT_NCCL) return nccl_fail((ncclResult_t) f.code, "grow: as ordered");
+    ncclResult_t r = job->child != NULL ? share_grow_address(job) : ncclSuccess;
+    if (r == ncclSuccess) r = comm_connect(job->comm, &job->address);
+    if (r == ncclSuccess && job->color != 0) peers_forget(&job->address);
+    return r;
+}
+
+/* Call this between group_start() and group_end(). */
+static ncclResult_t begin_grow(ncclComm_t old, int size, const ncclUniqueId *id, int rank,
+                               ncclComm_t *out, const ncclConfig_t *config) {
+    if (out == NULL || size <= (old != NULL ? old->size : 0))
+        return nccl_fail(ncclInvalidArgument, "ncclCommGrow: %d ranks are too few", size);
+    if (old != NULL ? rank != -1 : id == NULL || rank < 0 || rank >= size)
+        return nccl_fail(ncclInvalidArgument, "ncclCommGrow: invalid rank %d", rank);
+    ncclResult_t r = old != NULL ? comm_ready(old) : ncclSuccess;
+    if (r != ncclSuccess) return r;
+    struct ncclComm *c = comm_grown(old, size, rank);
+    struct job *job = calloc(1, sizeof(*job));
+    if (job == NULL) abort();
+    r = config != NULL ? comm_configure(c, config) : ncclSuccess;
+    job->comm = c;
+    job->child = old;
+    job->run = run_grow;
+    job->color = old != NULL && id != NULL;
+    if (id != NULL) memcpy(&job->address, id->internal, sizeof(job->address));
+    if (r == ncclSuccess) r = group_add_job(job);
+    if (r != ncclSuccess) {
+        free(job);
+        return r;
+    }
+    comm_set_async(c, c->blocking ? ncclSuccess : ncclInProgress);
+    *out = c;
+    return ncclSuccess;
+}
+
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 29, 0)
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id);
+ncclResult_t ncclCommGrow(ncclComm_t comm, int size, const ncclUniqueId *id, int rank,
+                          ncclComm_t *out, ncclConfig_t *config);
+#endif
+
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id) {
+    struct host_fault f = host_call("ncclCommGetUniqueId");
+    ncclResult_t r = comm_check(comm, "ncclCommGetUniqueId");
+    if (r == ncclSuccess) r = comm_ready(comm);
+    if (r != ncclSuccess) return r;
+    if (f.kind == HOST_FAULT_NCCL) return (ncclResult_t) f.code;
+    return ncclGetUniqueId(id);
+}
+
+ncclResult_t ncclCommGrow(ncclComm_t comm, int size, const ncclUniqueId *id, int rank,
+                          ncclComm_t *out, ncclConfig_t *config) {
+    struct host_fault f = host_call("ncclCommGrow");
+    ncclResult_t r = comm != NULL ? comm_check(comm, "ncclCommGrow") : ncclSuccess;
+    if (r != ncclSuccess) return r;
+    group_start();
+    r = f.kind == HOST_FAULT_NCCL ? (ncclResult_t) f.code
+                                  : begin_grow(comm, size, id, rank, out, config);
+    (void) group_error(r);
+    ncclResult_t end = group_end();
+    return end == ncclSuccess ? r : end;
+}
 
 #pragma GCC visibility pop

@@ -93,6 +93,25 @@ static void publish(struct ncclComm *c, size_t at, const void *from, size_t byte
     memcpy(peers_chunk(c->peers, c->rank, c->step + 1) + at, from, bytes);
 }
 
+/* Multiplies the n elements that publish() has just put at `at` by this rank's own scalar, if the
+ * operator has one. NCCL, too, multiplies only the rank's own input (device/common_kernel.h,
+ * PreOpSrcs), so the ranks may have different scalars. */
+static void premultiply(struct ncclComm *c, const struct part *p, size_t at, size_t n) {
+    struct arithmetic alone = p->how;
+    char *chunk = peers_chunk(c->peers, c->rank, c->step + 1) + at;
+    const void *from[1] = {chunk};
+    if (alone.kind != ARITHMETIC_PRE_MUL_SUM) return;
+    alone.ranks = 1;
+    arithmetic_reduce(&alone, chunk, from, n);
+}
+
+/* Returns how to reduce elements after premultiply(). */
+static struct arithmetic after_premultiply(const struct part *p) {
+    struct arithmetic how = p->how;
+    if (how.kind == ARITHMETIC_PRE_MUL_SUM) how.kind = ARITHMETIC_SUM;
+    return how;
+}
+
 static const char *published(struct ncclComm *c, int rank) {
     return peers_chunk(c->peers, rank, c->step);
 }
@@ -137,17 +156,19 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
  * publishes one chunk, which all ranks can read; in a broadcast only the root does. */
 static bool run_pieces(struct ncclComm *c, const struct part *p, const char *send, char *recv) {
     size_t size = arithmetic_size(p->type), most = PEERS_CHUNK / size;
+    const struct arithmetic how = after_premultiply(p);
     const void **views = calloc((size_t) c->size, sizeof(*views));
     bool ok = views != NULL;
     for (size_t done = 0; ok && done < p->count; done += smaller(most, p->count - done)) {
         size_t n = smaller(most, p->count - done);
         bool gives = p->kind != PART_BROADCAST || c->rank == p->root;
         if (gives) publish(c, 0, send + done * size, n * size);
+        if (gives) premultiply(c, p, 0, n);
         ok = step(c);
         if (!ok) break;
         views_of(c, 0, views);
         if (p->kind == PART_ALL_REDUCE || (p->kind == PART_REDUCE && c->rank == p->root))
-            arithmetic_reduce(&p->how, recv + done * size, views, n);
+            arithmetic_reduce(&how, recv + done * size, views, n);
         if (p->kind == PART_BROADCAST) memcpy(recv + done * size, views[p->root], n * size);
         for (int r = 0; p->kind == PART_ALL_GATHER && r < c->size; r++)
             memcpy(recv + ((size_t) r * p->count + done) * size, views[r], n * size);
@@ -161,17 +182,20 @@ static bool run_pieces(struct ncclComm *c, const struct part *p, const char *sen
 static bool run_reduce_scatter(struct ncclComm *c, const struct part *p, const char *send,
                                char *recv) {
     size_t size = arithmetic_size(p->type), most = PEERS_CHUNK / size / (size_t) c->size;
+    const struct arithmetic how = after_premultiply(p);
     const void **views = calloc((size_t) c->size, sizeof(*views));
     bool ok = views != NULL;
     for (size_t done = 0; ok && done < p->count; done += smaller(most, p->count - done)) {
         size_t n = smaller(most, p->count - done);
-        for (int r = 0; r < c->size; r++)
+        for (int r = 0; r < c->size; r++) {
             publish(c, (size_t) r * most * size, send + ((size_t) r * p->count + done) * size,
                     n * size);
+            premultiply(c, p, (size_t) r * most * size, n);
+        }
         ok = step(c);
         if (!ok) break;
         views_of(c, (size_t) c->rank * most * size, views);
-        arithmetic_reduce(&p->how, recv + done * size, views, n);
+        arithmetic_reduce(&how, recv + done * size, views, n);
     }
     free(views);
     return ok;

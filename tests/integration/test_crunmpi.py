@@ -39,6 +39,16 @@ def test_wrong_call_is_named(tmp):
     assert "MPI_Bcast: the root is not a rank of the communicator" in done.stderr, done
 
 
+def test_what_is_not_there_is_refused(tmp):
+    program = build(tmp)
+    for flag, status, text in (
+            ("--abort", 7, "MPI_Abort: the program ends with status 7"),
+            ("--to-itself", 1, "MPI_Send: a rank cannot send to itself here"),
+            ("--gaps", 1, "MPI_Allgatherv: the parts do not follow each other in rank order")):
+        done = crun("--nproc-per-node=2", program, flag)
+        assert done.returncode in (1, status) and text in done.stderr, done
+
+
 def test_calls_outside_of_mpi_are_refused(tmp):
     program = build(tmp)
     for flag, text in (("--before-init", "MPI_Comm_rank: MPI_Init has not been called"),

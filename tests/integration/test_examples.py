@@ -53,6 +53,16 @@ def test_subgroups(tmp):
         "rank 4 is number 2 of the 3 evens; their sum is 6"]
 
 
+def test_collectives(tmp):
+    out = lines(start("collectives", 3))
+    assert [line for line in out if line.startswith("rank 2")] == [
+        "rank 2: all_gather 0 1 2", "rank 2: all_gather_counts 0 10 11 20 21 22",
+        "rank 2: all_reduce 2", "rank 2: all_to_all 2 12 22", "rank 2: broadcast 2",
+        "rank 2: reduce_scatter 36", "rank 2: scatter 2"], out
+    assert {"rank 0: gather 0 1 2", "rank 0: reduce 3",
+            "rank 0: gather_counts 0 10 11 20 21 22"} < set(out), out
+
+
 def test_spawn(tmp):
     assert lines(run([EXAMPLES / "spawn"])) == ["4 workers, the mean is 15"]
 

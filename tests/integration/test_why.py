@@ -32,7 +32,9 @@ def new_id():
 
 
 def rows(job):
-    done = run([CRUN_AGENT, "why", "--job", job, "--json"])
+    """What crun-agent why shows of a job, or of all jobs of this host if `job` is None."""
+    chosen = ["--job", job] if job is not None else []
+    done = run([CRUN_AGENT, "why", *chosen, "--json"])
     return [json.loads(line) for line in done.stdout.splitlines()] if done.returncode == 0 else []
 
 
@@ -217,6 +219,24 @@ def test_one_busy_worker_keeps_a_job_alive(tmp):
     path = script(tmp, "busy.sh", f"#!/bin/sh\nif [ $RANK = 0 ]; then {busy}; exit 0; fi\n"
                                   "exec sleep 2.5\n")
     check_is_left_alone(tmp, path)
+
+
+def test_several_jobs(tmp):
+    """Without --job, each job of the host is reported by itself: rank 1 of one job differs from the
+    other ranks of that job, and not from those of the other job."""
+    with Job(new_id(), STUCK, "1", "load_batch", ranks=3) as odd:
+        with Job(new_id(), STUCK, "-1", "all_reduce", ranks=4) as even:
+            odd.wait_in_place(lambda rank: "load_batch" if rank == 1 else "all_reduce")
+            even.wait_in_place(lambda rank: "all_reduce")
+            lines = run([CRUN_AGENT, "why"]).stdout.splitlines()
+            found = rows(None)
+    head = f"job {odd.id}: rank 1 on "
+    assert any(line.startswith(head) and "differs from the other 2 ranks" in line
+               for line in lines), lines
+    assert f"job {even.id}: all 4 ranks are at the same place" in lines, lines
+    jobs = [row["job"] for row in found]
+    assert jobs == sorted(jobs), jobs
+    assert jobs.count(odd.id) == 3 and jobs.count(even.id) == 4, jobs
 
 
 def test_a_job_that_is_not_here(tmp):

@@ -32,3 +32,8 @@ interop-recovery: all ## ranks and nodes killed under stock torch, KILLS=3; surv
 	    CRUN_TEST_MODERN_PYTHON=$$python CK_TIMEOUT_MULTIPLIER=$(if $(KILLS),40,2) \
 	    KILLS=$(or $(KILLS),3) $(runner) --jobs 1 interop --filter recovery
 .PHONY: interop-recovery
+
+interop-languages: all ## the tutorial programs in Rust, Go and Python; installs the compilers
+	$(Q)make/deps.sh languages
+	$(Q)$(runner) --jobs 1 interop --filter language
+.PHONY: interop-languages

@@ -69,7 +69,8 @@ class Job:
         """{pid: [times of the first result, failed, met, ready]}"""
         found = {}
         for pid, *times in re.findall(r"pid (\d+) recovered \d+ times, step \d+ at ([\d.]+) "
-                                      r"\(failed ([\d.]+), met ([\d.]+), ready ([\d.]+)\)",
+                                      r"\(told [\d.]+, failed ([\d.]+), met ([\d.]+), "
+                                      r"ready ([\d.]+)\)",
                                       self.text()):
             found.setdefault(int(pid), []).append([float(t) for t in times])
         return found

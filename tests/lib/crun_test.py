@@ -94,6 +94,14 @@ def start(argv, env=None, **how):
                             env=env or clean_env(), **how)
 
 
+def kill(process):
+    """Kills a process that may be stopped by SIGSTOP, or may have ended, and waits for its end."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+    process.wait()
+
+
 def wait_for(condition, what, timeout=TIMEOUT_S):
     """Calls condition() until it returns something true, and returns that."""
     deadline = time.monotonic() + timeout

@@ -8,7 +8,7 @@
 /* "NAME=value" texts, NULL-terminated; NULL: no variables */
 static const char *const *environment;
 
-/* A lookup function as base/command_line.h defines it. It ignores `arg`. */
+/* A lookup function as base/program/command_line.h defines it. It ignores `arg`. */
 static inline const char *lookup(void *arg, const char *name) {
     size_t n = strlen(name);
     (void) arg;

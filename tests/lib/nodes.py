@@ -16,7 +16,7 @@ import signal
 import socket
 import subprocess
 
-from crun_test import BUILD, CRUN, TIMEOUT_S, alive, clean_env, read_text, wait_for
+from crun_test import BUILD, CRUN, TIMEOUT_S, alive, clean_env, kill, read_text, wait_for
 from free_port import free_port
 
 WORKER = pathlib.Path(__file__).resolve().parent / "node_worker.py"
@@ -143,10 +143,7 @@ class Nodes:
 
     def __exit__(self, kind, *_):
         for n in self.nodes:
-            if n.process.poll() is None:
-                n.process.send_signal(signal.SIGCONT)
-                n.process.kill()
-            n.process.wait()
+            kill(n.process)
             n.out.close()
         if kind is not None:
             for n in self.nodes:

@@ -6,12 +6,11 @@
 """
 import queue
 import re
-import signal
 import subprocess
 import threading
 import time
 
-from crun_test import BUILD, TIMEOUT_S, clean_env
+from crun_test import BUILD, TIMEOUT_S, clean_env, kill
 
 PROGRAM = BUILD / "tests" / "nodes" / "rdzv_node"
 ROUND = re.compile(r"round (?P<round>\d+) restart (?P<restart>\d+) "
@@ -88,10 +87,7 @@ class Cast:
 
     def __exit__(self, kind, *_):
         for n in self.nodes:
-            if n.process.poll() is None:
-                n.process.send_signal(signal.SIGCONT)
-                n.process.kill()
-            n.process.wait()
+            kill(n.process)
         if kind is not None:
             for n in self.nodes:
                 print("---", *n.argv[1:], f"exit {n.process.returncode}", *n.story, sep="\n  ")

@@ -12,13 +12,118 @@ static void check(int ok, const char *what, int rank) {
     exit(3);
 }
 
+/* Every rank has rank + 1 ints of value 10 * rank + i; part r of a whole follows part r - 1. */
+static void check_parts(int rank, int size) {
+    int counts[64], displs[64], all = 0, own[64], whole[64 * 65 / 2], part[64], sums[64];
+    int back[64 * 65 / 2];
+    for (int r = 0; r < size; r++) {
+        counts[r] = r + 1;
+        displs[r] = all;
+        all += counts[r];
+    }
+    for (int i = 0; i <= rank; i++) own[i] = 10 * rank + i;
+    memset(whole, 0, sizeof(whole));
+    MPI_Allgatherv(own, rank + 1, MPI_INT, whole, counts, displs, MPI_INT, MPI_COMM_WORLD);
+    for (int r = 0, k = 0; r < size; r++)
+        for (int i = 0; i <= r; i++) check(whole[k++] == 10 * r + i, "Allgatherv", rank);
+    memset(back, 0, sizeof(back));
+    MPI_Gatherv(own, rank + 1, MPI_INT, back, counts, displs, MPI_INT, size - 1, MPI_COMM_WORLD);
+    if (rank == size - 1)
+        check(memcmp(back, whole, (size_t) all * sizeof(int)) == 0, "Gatherv", rank);
+    MPI_Scatterv(whole, counts, displs, MPI_INT, part, rank + 1, MPI_INT, 0, MPI_COMM_WORLD);
+    check(memcmp(part, own, (size_t) (rank + 1) * sizeof(int)) == 0, "Scatterv", rank);
+    MPI_Reduce_scatter(whole, sums, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i <= rank; i++) check(sums[i] == size * own[i], "Reduce_scatter", rank);
+    for (int r = 0; r < size; r++) {
+        counts[r] = 1;
+        displs[r] = r;
+        part[r] = 100 * rank + r;
+    }
+    MPI_Alltoall(part, 1, MPI_INT, back, 1, MPI_INT, MPI_COMM_WORLD);
+    for (int r = 0; r < size; r++) check(back[r] == 100 * r + rank, "Alltoall", rank);
+    memset(back, 0, sizeof(back));
+    MPI_Alltoallv(part, counts, displs, MPI_INT, back, counts, displs, MPI_INT, MPI_COMM_WORLD);
+    for (int r = 0; r < size; r++) check(back[r] == 100 * r + rank, "Alltoallv", rank);
+    MPI_Scatter(part, 1, MPI_INT, &own[0], 1, MPI_INT, 0, MPI_COMM_WORLD);
+    check(own[0] == rank, "Scatter", rank);
+}
+
+static void check_reductions(int rank, int size) {
+    struct {
+        double value;
+        int index;
+    } here = {rank == size / 2 ? -1.0 : rank, rank}, least = {0, -1};
+    int n = rank + 1, product = 0, factorial = 1;
+    for (int i = 2; i <= size; i++) factorial *= i;
+    MPI_Reduce(&n, &product, 1, MPI_INT, MPI_PROD, 0, MPI_COMM_WORLD);
+    if (rank == 0) check(product == factorial, "Reduce PROD", rank);
+    MPI_Reduce(rank == 0 ? MPI_IN_PLACE : (void *) &n, &n, 1, MPI_INT, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (rank == 0) check(n == size, "Reduce in place", rank);
+    MPI_Allreduce(&here, &least, 1, MPI_DOUBLE_INT, MPI_MINLOC, MPI_COMM_WORLD);
+    check(least.value == -1.0 && least.index == size / 2, "Allreduce MINLOC", rank);
+    MPI_Reduce(&here, &least, 1, MPI_DOUBLE_INT, MPI_MAXLOC, 0, MPI_COMM_WORLD);
+    int most = size == 1 ? 0 : size - 1 == size / 2 ? size - 2 : size - 1;
+    if (rank == 0) check(least.index == most, "Reduce MAXLOC", rank);
+    unsigned long bits = 1ul << rank;
+    MPI_Allreduce(MPI_IN_PLACE, &bits, 1, MPI_UNSIGNED_LONG, MPI_BOR, MPI_COMM_WORLD);
+    check(bits == (1ul << size) - 1, "Allreduce BOR", rank);
+}
+
+static void check_messages(int rank, int size) {
+    int right = (rank + 1) % size, left = (rank + size - 1) % size, got[3] = {-1, -1, -1};
+    int n = 0, flag = 0;
+    MPI_Request requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Status status, statuses[3];
+    MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE);
+    check(flag == 1, "Test of no request", rank);
+    if (size == 1) return;
+    MPI_Sendrecv(&rank, 1, MPI_INT, right, 4, &got[0], 1, MPI_INT, left, 4, MPI_COMM_WORLD,
+                 &status);
+    check(got[0] == left && status.MPI_SOURCE == left && status.MPI_TAG == 4, "Sendrecv", rank);
+    MPI_Irecv(&got[1], 2, MPI_INT, left, 5, MPI_COMM_WORLD, &requests[0]);
+    int pair[2] = {rank, 7};
+    MPI_Isend(pair, 2, MPI_INT, right, 5, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(3, requests, statuses);
+    MPI_Get_count(&statuses[0], MPI_INT, &n);
+    check(got[1] == left && got[2] == 7 && n == 2, "Irecv, Isend and Waitall", rank);
+    check(requests[0] == MPI_REQUEST_NULL, "Waitall frees", rank);
+    if (rank == 0) {
+        MPI_Send(pair, 2, MPI_INT, 1, 6, MPI_COMM_WORLD);
+        MPI_Irecv(got, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, &requests[0]);
+        for (flag = 0; !flag;) MPI_Test(&requests[0], &flag, &status);
+        check(got[0] == 8, "Test", rank);
+    } else if (rank == 1) {
+        int eight = 8;
+        MPI_Recv(got, 2, MPI_INT, 0, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check(got[0] == 0 && got[1] == 7, "Send and Recv", rank);
+        MPI_Send(&eight, 1, MPI_INT, 0, 7, MPI_COMM_WORLD);
+    }
+}
+
+static void check_host(int rank, int size) {
+    char name[MPI_MAX_PROCESSOR_NAME];
+    int length = 0, local = -1, flag = 0;
+    double before = MPI_Wtime();
+    MPI_Comm host;
+    MPI_Get_processor_name(name, &length);
+    check(length > 0 && length == (int) strlen(name), "Get_processor_name", rank);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host);
+    MPI_Comm_size(host, &local);
+    check(local == size, "Comm_split_type", rank); /* the test has one host */
+    MPI_Comm_free(&host);
+    MPI_Initialized(&flag);
+    check(flag == 1 && MPI_Wtime() >= before, "Initialized and Wtime", rank);
+}
+
 int main(int argc, char **argv) {
     int rank = -1, size = -1;
     /* --finalize-only: llm.c calls MPI_Finalize() without MPI_Init() if its ranks exchange the NCCL
      * id by TCP or by a file. */
     if (argc > 1 && strcmp(argv[1], "--finalize-only") == 0) return MPI_Finalize();
     if (argc > 1 && strcmp(argv[1], "--before-init") == 0) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    check(MPI_Init(&argc, &argv) == MPI_SUCCESS, "Init", -1);
+    int provided = -1;
+    check(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) == MPI_SUCCESS, "Init", -1);
+    check(provided == MPI_THREAD_FUNNELED, "Init_thread", -1);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     check(rank >= 0 && rank < size && size <= 64, "rank and size", rank);
@@ -87,12 +192,25 @@ int main(int argc, char **argv) {
     check((none == MPI_COMM_NULL) == (rank != 0), "Comm_split without colour", rank);
     if (none != MPI_COMM_NULL) MPI_Comm_free(&none);
 
+    check_parts(rank, size);
+    check_reductions(rank, size);
+    check_messages(rank, size);
+    check_host(rank, size);
+
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
     MPI_Error_string(MPI_SUCCESS, text, &length);
     check(length == (int) strlen(text) && length > 0, "Error_string", rank);
     if (argc > 1 && strcmp(argv[1], "--bad-root") == 0)
         MPI_Bcast(id, 1, MPI_BYTE, size, MPI_COMM_WORLD);
+    if (argc > 1 && strcmp(argv[1], "--abort") == 0 && rank == 1) MPI_Abort(MPI_COMM_WORLD, 7);
+    if (argc > 1 && strcmp(argv[1], "--to-itself") == 0)
+        MPI_Send(id, 1, MPI_BYTE, rank, 0, MPI_COMM_WORLD);
+    if (argc > 1 && strcmp(argv[1], "--gaps") == 0) {
+        int counts[64], displs[64];
+        for (int r = 0; r < size; r++) displs[r] = 2 * (r + (counts[r] = 1));
+        MPI_Allgatherv(&rank, 1, MPI_INT, squares, counts, displs, MPI_INT, MPI_COMM_WORLD);
+    }
     if (argc > 1 && strcmp(argv[1], "--init-twice") == 0) MPI_Init(&argc, &argv);
     MPI_Finalize();
     if (argc > 1 && strcmp(argv[1], "--after-finalize") == 0) MPI_Barrier(MPI_COMM_WORLD);

@@ -46,6 +46,35 @@ static void note_candidate(void *arg, const struct seat_view *seat) {
                            .kept_rank = seat->group_rank, .rank = -1};
 }
 
+static void note_host(void *arg, const struct host_view *host) {
+    struct history *history = arg;
+    for (int i = 0; i < history->candidate_count; i++) {
+        struct candidate *k = &history->candidates[i];
+        if (k->node != host->host[1] - '0') continue;
+        k->is_slowed = host->slowed_ms > 0 && k->kept_rank < 0;
+        k->is_aside = host->aside_ms > 0;
+    }
+}
+
+/* A node of a slowed host must not be in the round, unless it was in the round before. A node of a
+ * host that is set aside must not be in the round while another node waits outside. */
+static void check_aside(struct host *h) {
+    const struct history *history = &h->w->history;
+    int others_out = 0, aside_in = 0;
+    for (int i = 0; i < history->candidate_count; i++) {
+        const struct candidate *k = &history->candidates[i];
+        if (!k->is_aside && !k->is_slowed && k->rank < 0) others_out++;
+        if (k->is_aside && k->rank >= 0) aside_in++;
+        if (k->is_slowed && k->rank >= 0) {
+            world_violation(h->w, "node %d is in a round, but its host is slowed", k->node);
+        }
+    }
+    if (aside_in > 0 && others_out > 0) {
+        world_violation(h->w, "a round takes a node whose host is set aside, not another one");
+    }
+    h->w->totals.recalled += (uint64_t) aside_in;
+}
+
 /* A node that is cut off must end its workers before its lease ends at the coordinator, so that a
  * new round never runs beside old workers. Call this when a round forms: it checks that the nodes
  * whose leases have ended run no worker. */
@@ -104,6 +133,7 @@ void check_store_opened(struct host *h, uint64_t round) {
     h->change_until = CR_FOREVER;
     w->history.candidate_count = 0;
     coordinator_visit(h->coordinator, note_candidate, &w->history);
+    coordinator_visit_hosts(h->coordinator, host_now(h), note_host, &w->history);
     supersede_rounds(w, r);
     check_given_up(h, round);
     if (w->heirs) check_one_decides(h);
@@ -185,7 +215,7 @@ static void check_who(struct host *h, const struct round_record *r) {
     for (int i = 0; i < history->candidate_count; i++) {
         const struct candidate *k = &history->candidates[i];
         if (k->rank >= 0 && k->kept_rank < 0) spare_in = true;
-        if (k->rank < 0 && k->kept_rank >= 0) member_out = true;
+        if (k->rank < 0 && k->kept_rank >= 0 && !k->is_aside) member_out = true;
         if (k->rank >= 0 && k->kept_rank >= 0 && k->kept_rank < (int64_t) r->group &&
             k->kept_rank != k->rank) {
             world_violation(h->w, "node %d had group rank %" PRId64 " and gets %" PRId64, k->node,
@@ -209,6 +239,7 @@ void check_round_formed(struct host *h) {
     if (r->restart_count > (uint32_t) w->max_restarts) world_violation(w, "the budget is exceeded");
     check_ranks(h, r);
     check_who(h, r);
+    check_aside(h);
 }
 
 /* ---- rounds that a node receives, and the end of the job ---- */
@@ -378,14 +409,15 @@ static void check_decision(struct host *h, uint32_t charged,
     bool ended = after->phase == COORDINATOR_ENDED && after->outcome == RENDEZVOUS_FAILED;
     if (charged > 1) world_violation(w, "a round costs %u restarts", charged);
     if (ended && charged > 0) world_violation(w, "a restart is charged to a job that has ended");
-    if (ended && after->restart_count < after->max_restarts) {
+    bool lost_too_often = after->max_losses >= 0 && after->losses > after->max_losses;
+    if (ended && after->restart_count < after->max_restarts && !lost_too_often) {
         world_violation(w, "the job has failed, but has restarts left");
     }
     if (after->phase != COORDINATOR_ENDED && charged == 0 && !h->failure_excused) {
         world_violation(w, "a failure is not charged");
     }
     if (charged == 0 && !ended) w->totals.excused++;
-    if (charged > 0 || ended) check_cause(h, ended);
+    if (charged > 0 || (ended && !lost_too_often)) check_cause(h, ended);
     w->totals.charged += charged;
     h->failed_record = -1;
 }
@@ -445,6 +477,19 @@ static void note_failure(struct host *h, const struct coordinator_view *before,
     h->failure_excused = last->is_rebuilt;
 }
 
+/* Checks the count of losses: it grows by one at most in one event, and no round begins when it is
+ * above the limit. */
+static void check_losses(struct host *h, const struct coordinator_view *before,
+                         const struct coordinator_view *after) {
+    bool is_over = after->max_losses >= 0 && after->losses > after->max_losses;
+    bool begins = before->phase == COORDINATOR_FORMING && after->phase == COORDINATOR_RUNNING;
+    if (after->losses > before->losses + 1) world_violation(h->w, "a round costs two losses");
+    if (is_over && begins) world_violation(h->w, "a round begins after too many losses");
+    if (is_over && before->phase != COORDINATOR_ENDED && after->phase == COORDINATOR_ENDED) {
+        h->w->totals.out_of_losses++;
+    }
+}
+
 static bool has_newer_record(const struct host *h) {
     const struct history *history = &h->w->history;
     if (h->failed_record < 0) return false;
@@ -461,6 +506,7 @@ void check_charge(struct host *h, const struct coordinator_view *before,
     if (m != NULL && m->type == RDZV_JOIN) seen = m->join.restarts_seen;
     if (m != NULL && m->type == RDZV_RESUME) seen = m->resume.restarts_seen;
     if (h->is_superseded) return;
+    check_losses(h, before, after);
     note_rebuilt(h, before, after);
     if (seen > known && seen <= after->restart_count) {
         known = known_spent = seen;
@@ -702,6 +748,8 @@ void check_calm(struct world *w) {
         return;
     }
     if (live < w->min_nodes) return;
+    live -= (int) v.in_state[SEAT_ASIDE];
+    if (live < w->min_nodes || w->now < v.backoff_until_ms) return;
     int want = live < w->max_nodes ? live : w->max_nodes;
     if (v.phase != COORDINATOR_RUNNING || (running != want && !ending)) {
         world_violation(w, "no rest: phase %s, %d of %d nodes run (%d wanted)",

@@ -8,4 +8,7 @@ $(sim_rendezvous): $(call objects,$(wildcard tests/sim/*.c)) \
 sim: $(sim_rendezvous) ## millions of simulated schedules; SEED=, SECONDS_MAX=
 	$(Q)$< $(if $(SEED),--seed $(SEED) --verbose,\
 	    --schedules 1000000000 --seconds-max $(or $(SECONDS_MAX),60))
-.PHONY: sim
+sim-long: $(sim_rendezvous) ## ten million simulated schedules; SCHEDULES=, JOBS=; can be continued
+	$(Q)tests/sim/long.py $< $(BUILD)/sim-long --schedules $(or $(SCHEDULES),10000000) \
+	    --jobs $(or $(JOBS),$(shell nproc))
+.PHONY: sim sim-long

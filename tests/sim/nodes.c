@@ -107,7 +107,9 @@ static void flush(struct sim_node *n) {
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct sim_node *n = arg;
     struct rdzv_message out = *m;
-    if (m->type == RDZV_JOIN && n->w->heirs) out.join.heir_port = (uint32_t) (HEIR_PORT + n->index);
+    uint32_t port = n->w->heirs ? (uint32_t) (HEIR_PORT + n->index) : 0;
+    if (m->type == RDZV_JOIN) out.join.heir_port = port;
+    if (m->type == RDZV_RESUME) out.resume.heir_port = port;
     CR_ASSERT(member_session_send(&n->session, &out) == 0);
 }
 
@@ -292,7 +294,10 @@ static struct member *new_member(struct sim_node *n) {
                  .last_call_timeout_ms = LAST_CALL, .close_timeout_ms = CLOSE_TIME,
                  .skips_last_call = w->skips_last_call,
                  .keep_alive_interval_ms = INTERVAL, .keep_alive_max_attempt = ATTEMPTS,
-                 .change_notice_ms = w->notice_ms}};
+                 .change_notice_ms = w->notice_ms, .loss_limit = w->loss_limit,
+                 .restart_backoff_ms = w->restart_backoff_ms, .flap_limit = w->flap_limit,
+                 .flap_window_ms = w->flap_window_ms, .flap_refusal_ms = w->flap_refusal_ms,
+                 .aside_after = w->aside_after, .aside_ms = w->aside_ms}};
     return member_new(&s, &member_actions, n);
 }
 

@@ -7,7 +7,11 @@
  * end with success. Invariants are checked after every event. If a check fails, the seed is
  * printed, and the same seed gives the same schedule again.
  *
- *     sim_rendezvous [--seed S] [--schedules N] [--seconds-max T] [--verbose] */
+ *     sim_rendezvous --seed S [--verbose]
+ *     sim_rendezvous [--first S] [--schedules N] [--seconds-max T] [--states FILE]
+ *
+ * The first form runs the schedule with seed S, and --verbose prints what happens in it. The second
+ * form runs N schedules with the seeds S, S + 1, …, and writes to FILE what states.c keeps. */
 #include "tests/sim/world.h"
 
 #include "base/parse.h"
@@ -135,6 +139,7 @@ static void run_until(struct world *w, int64_t end) {
         struct sim_node *touched = e.node >= 0 ? &w->nodes[e.node] : NULL;
         if (touched != NULL) node_after_event(touched);
         check_step(w, touched);
+        states_note(w);
         free(e.bytes);
         w->totals.events++;
     }
@@ -182,6 +187,21 @@ static void draw_job_with_heirs(struct world *w) {
     w->min_nodes = 1 + (int) rnd(w, w->max_nodes);
 }
 
+/* Draws what failures and losses cost. The first wait of a slowed host is 5 s, so in some schedules
+ * nodes still wait when the faults are over. */
+static void draw_costs(struct world *w) {
+    w->loss_limit = w->flap_limit = w->aside_after = 0;
+    w->restart_backoff_ms = w->flap_window_ms = w->flap_refusal_ms = w->aside_ms = 0;
+    if (w->only_resets || chance(w, 60)) return;
+    w->loss_limit = chance(w, 30) ? 1 + (uint32_t) rnd(w, 5) : 0;
+    w->restart_backoff_ms = chance(w, 40) ? 1 + rnd(w, 800) : 0;
+    w->flap_limit = (uint32_t) rnd(w, 4);
+    w->flap_window_ms = 1 + rnd(w, 4000);
+    w->flap_refusal_ms = 1 + rnd(w, 6000);
+    w->aside_after = (uint32_t) rnd(w, 4);
+    w->aside_ms = 1 + rnd(w, 6000);
+}
+
 static void draw_job(struct world *w) {
     w->skips_last_call = chance(w, 50);
     w->notice_ms = chance(w, 30) ? 0 : 1 + rnd(w, NOTICE_MAX);
@@ -198,6 +218,7 @@ static void draw_job(struct world *w) {
     if (w->heirs) w->wait_ms = -1;
     w->last_reset = -2 * LEASE;
     if (w->only_resets && w->wait_ms == 0) w->wait_ms = -1;
+    draw_costs(w);
     story(w, "---- %d nodes, %d:%d, %d restarts, host %d%s ----", w->node_count, w->min_nodes,
           w->max_nodes, w->max_restarts, w->host_with_node, w->elected ? ", elected" : "");
 }
@@ -298,17 +319,19 @@ static void print_totals(const struct totals *t, int64_t schedules, int failures
                   " refunded, ", t->symptoms, t->charged, t->excused, t->refunded);
     (void) printf("%" PRIu64 " elections, %" PRIu64 " resets, %" PRIu64 " resumed, ",
                   t->takeovers, t->resets, t->resumed);
+    (void) printf("%" PRIu64 " nodes recalled, %" PRIu64 " jobs out of losses, ", t->recalled,
+                  t->out_of_losses);
     (void) printf("%" PRIu64 " restarts of the host, %" PRIu64 " rounds rebuilt; %d failed, ",
                   t->restarts, t->rebuilt, failures);
     (void) printf("%" PRId64 " ms\n", ms);
     if (failures > 0) (void) printf("replay one with: make sim SEED=<seed>\n");
 }
 
-static int run_many(struct world *w, int64_t schedules, int64_t seconds_max) {
+static int run_many(struct world *w, int64_t first, int64_t schedules, int64_t seconds_max) {
     int64_t started = cr_monotonic_ms(), done = 0;
     int failures = 0;
     while (done < schedules && cr_monotonic_ms() - started < seconds_max * 1000 && failures < 10) {
-        failures += run_schedule(w, (uint64_t) done++) ? 1 : 0;
+        failures += run_schedule(w, (uint64_t) (first + done++)) ? 1 : 0;
     }
     print_totals(&w->totals, done, failures, cr_monotonic_ms() - started);
     return failures > 0 || done == 0;
@@ -320,24 +343,45 @@ static void free_world(struct world *w) {
     for (int i = 0; i < HOSTS_MAX; i++) free(w->hosts[i].held.events);
 }
 
-int main(int argc, char **argv) {
-    struct world *w = &the_world;
-    int64_t seed = -1, schedules = 20000, seconds_max = 600;
+struct options {
+    int64_t seed, first, schedules, seconds_max; /* seed: -1 = many schedules */
+    const char *states; /* NULL = states are not counted */
+};
+
+/* Returns the option's number, or NULL if the option takes none. */
+static int64_t *find_number(struct options *o, const char *name) {
+    if (strcmp(name, "--seed") == 0) return &o->seed;
+    if (strcmp(name, "--first") == 0) return &o->first;
+    if (strcmp(name, "--schedules") == 0) return &o->schedules;
+    return strcmp(name, "--seconds-max") == 0 ? &o->seconds_max : NULL;
+}
+
+static bool read_options(struct world *w, struct options *o, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
-        int64_t *into = strcmp(argv[i], "--seed") == 0          ? &seed
-                        : strcmp(argv[i], "--schedules") == 0   ? &schedules
-                        : strcmp(argv[i], "--seconds-max") == 0 ? &seconds_max
-                                                                : NULL;
+        int64_t *into = find_number(o, argv[i]);
+        bool has_value = i + 1 < argc;
         if (strcmp(argv[i], "--verbose") == 0) {
             w->verbose = true;
-        } else if (into == NULL || i + 1 == argc ||
+        } else if (strcmp(argv[i], "--states") == 0 && has_value) {
+            o->states = argv[++i];
+        } else if (into == NULL || !has_value ||
                    cr_parse_i64(argv[++i], 0, INT64_MAX, into) < 0) {
-            (void) fprintf(stderr, "usage: sim_rendezvous [--seed S] [--schedules N] "
-                                   "[--seconds-max T] [--verbose]\n");
-            return 2;
+            (void) fprintf(stderr, "usage: sim_rendezvous [--seed S] [--verbose] [--first S] "
+                                   "[--schedules N] [--seconds-max T] [--states FILE]\n");
+            return false;
         }
     }
-    int rc = seed >= 0 ? run_schedule(w, (uint64_t) seed) : run_many(w, schedules, seconds_max);
+    return true;
+}
+
+int main(int argc, char **argv) {
+    struct world *w = &the_world;
+    struct options o = {.seed = -1, .schedules = 20000, .seconds_max = 600};
+    if (!read_options(w, &o, argc, argv)) return 2;
+    if (o.states != NULL && states_begin(w) < 0) return 2;
+    int rc = o.seed >= 0 ? run_schedule(w, (uint64_t) o.seed)
+                         : run_many(w, o.first, o.schedules, o.seconds_max);
+    if (o.states != NULL && states_end(w, o.states) < 0) rc = 2;
     free_world(w);
     return rc;
 }

@@ -8,6 +8,7 @@
  *     workers.c   workers: small models of programs; each has a real struct channel_page
  *     faults.c    the faults that are injected: crashes, cuts, stalls, elections, signals
  *     checks.c    the invariants that must hold in spite of all faults
+ *     states.c    how many distinct states were seen
  *
  * In the simulator, a host is a process that hosts a coordinator.
  *
@@ -284,6 +285,8 @@ struct candidate {
     int node, inc;
     int64_t kept_rank; /* the node's group rank in the round before; -1: it was not in that round */
     int64_t rank;      /* the node's group rank in the new round; -1: it is not in that round */
+    bool is_slowed;    /* true: its host is slowed or refused, so it must not be in the new round */
+    bool is_aside;     /* true: its host is set aside */
 };
 
 /* What the checks have recorded about one change. */
@@ -307,7 +310,7 @@ struct history {
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, takeovers, resets;
     uint64_t resumed, rebuilt, restarts; /* RESUMEs received; rounds rebuilt; restarts of a host */
-    uint64_t symptoms, charged, excused, refunded, killed;
+    uint64_t symptoms, charged, excused, refunded, killed, recalled, out_of_losses;
 };
 
 struct world {
@@ -335,6 +338,7 @@ struct world {
     int64_t last_reset; /* time of the last fault; with only_resets, a fault within two leases after
                          * it is left out */
     bool verbose, failed;
+    uint8_t *states;    /* what states.c keeps; NULL = states are not counted */
 
     /* ---- the job ---- */
     int node_count, min_nodes, max_nodes, max_restarts;
@@ -345,6 +349,9 @@ struct world {
                          * default of member.h */
     bool skips_last_call; /* true if only the first round of a run has a last call */
     int64_t notice_ms;  /* milliseconds of notice before a change that lets a node join */
+    /* what failures and losses cost: fields of JOIN with these names; all 0 in most schedules */
+    uint32_t loss_limit, flap_limit, aside_after;
+    int64_t restart_backoff_ms, flap_window_ms, flap_refusal_ms, aside_ms;
 };
 
 /* ---- world.c ---- */
@@ -478,6 +485,15 @@ bool workers_any_alive(const struct sim_node *n);
 /* ---- faults.c ---- */
 
 void faults_inject(struct world *w);
+
+/* ---- states.c ---- */
+
+/* Begins to count states. Returns 0 or -ENOMEM. */
+int states_begin(struct world *w);
+/* Call this after every event. */
+void states_note(struct world *w);
+/* Writes what was kept to the file `path`, for long.py. Returns 0 or a negative errno. */
+int states_end(struct world *w, const char *path);
 
 /* ---- checks.c ---- */
 

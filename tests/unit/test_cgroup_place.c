@@ -1,6 +1,6 @@
-/* Tests of base/cgroup_place.h with the texts of /proc/self/cgroup and /proc/self/mountinfo in the
- * arrangements that machines and containers have. */
-#include "base/cgroup_place.h"
+/* Tests of base/process/cgroup_place.h with the texts of /proc/self/cgroup and /proc/self/mountinfo
+ * in the arrangements that machines and containers have. */
+#include "base/process/cgroup_place.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

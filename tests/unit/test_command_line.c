@@ -2,7 +2,7 @@
  * ends the options, how arguments are counted, and the texts of help and errors. test_options.c
  * tests the further rules of crun's own command line. */
 #include "base/cleanup.h"
-#include "base/program.h"
+#include "base/program/program.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

@@ -462,31 +462,56 @@ START_TEST(a_beat_from_before_the_stop_is_no_sign_of_life) {
 }
 END_TEST
 
-/* The connection of b is reset before ROUND of the second round arrives. b knows of the first round
- * only, in which its worker failed, and says so by RESUME; its JOIN follows. */
-START_TEST(a_failed_node_that_misses_the_next_round_gets_it_again) {
-    struct peer a = {0}, b = {0};
-    struct rdzv_join j;
+/* A worker of b fails in the first round. The connection of b is reset before ROUND of the second
+ * round arrives. */
+static void miss_second_round(struct peer *a, struct peer *b, struct rdzv_join *j) {
+    setup(2, 2, 2);
+    join(a, "a");
+    *j = defaults;
+    j->host = j->addr = "b", j->instance = 4711, j->connection = 1;
+    join_as(b, j);
+    say(b, RDZV_FAILED, 0);
+    say(b, RDZV_JOIN, 0);
+    say(a, RDZV_JOIN, 0);
+    ck_assert_int_eq(b->rounds, 2);
+    coordinator_suspend(c, now, b->seat, "connection reset");
+    j->connection = 2, j->rounds_seen = 1, j->last_rank = 1, j->last_group_size = 2;
+    j->incarnation = b->round.incarnation;
+}
+
+static void resume_failed(struct peer *b, const struct rdzv_join *j) {
     struct rdzv_resume r = {.part = RDZV_PART_FAILED, .what = "exit code 7", .world_size = 2};
-    setup(2, 2, 1);
-    join(&a, "a");
-    j = defaults;
-    j.host = j.addr = "b", j.instance = 4711, j.connection = 1;
-    join_as(&b, &j);
-    say(&b, RDZV_FAILED, 0);
-    say(&b, RDZV_JOIN, 0);
-    say(&a, RDZV_JOIN, 0);
-    ck_assert_int_eq(b.rounds, 2);
-    coordinator_suspend(c, now, b.seat, "connection reset");
-    j.connection = 2, j.rounds_seen = 1, j.last_rank = 1, j.last_group_size = 2;
-    j.incarnation = b.round.incarnation;
-#define F(type, name) r.name = j.name;
+#define F(type, name) r.name = j->name;
 #define V(since)
     RDZV_JOIN_FIELDS(F, V)
 #undef V
 #undef F
-    b.seat = coordinator_resume(c, now, &b, &r);
-    ck_assert_ptr_nonnull(b.seat);
+    b->seat = coordinator_resume(c, now, b, &r);
+    ck_assert_ptr_nonnull(b->seat);
+}
+
+/* The second round has failed, too, when b reports the failure of the first one. b is not lost, so
+ * it excuses nothing: the second failure is charged. */
+START_TEST(a_failed_node_that_misses_a_failed_round_excuses_nothing) {
+    struct peer a = {0}, b = {0};
+    struct rdzv_join j;
+    miss_second_round(&a, &b, &j);
+    say(&a, RDZV_FAILED, 1);
+    say(&a, RDZV_JOIN, 0);
+    resume_failed(&b, &j);
+    say(&b, RDZV_JOIN, 0);
+    ck_assert_int_eq(b.rounds, 3);
+    ck_assert_uint_eq(b.round.restart_count, 2);
+}
+END_TEST
+
+/* b knows of the first round only, in which its worker failed, and says so by RESUME; its JOIN
+ * follows. */
+START_TEST(a_failed_node_that_misses_the_next_round_gets_it_again) {
+    struct peer a = {0}, b = {0};
+    struct rdzv_join j;
+    miss_second_round(&a, &b, &j);
+    resume_failed(&b, &j);
     ck_assert_int_eq(b.rounds, 2);
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(b.rounds, 3);
@@ -916,6 +941,8 @@ START_TEST(success_needs_all_nodes_and_is_sent_to_spares) {
     ck_assert_ptr_null(late.seat);
     ck_assert_uint_eq(late.outcome, RENDEZVOUS_LOST);
     ck_assert_ptr_nonnull(strstr(late.why, "has ended and takes no more nodes"));
+    ck_assert_ptr_nonnull(strstr(late.why, "start it 30 s (close_timeout) after that end"));
+    ck_assert_ptr_nonnull(strstr(last_warning, "is refused, because the job has ended"));
     ck_assert(coordinator_deadline(c) == CR_FOREVER);
 }
 END_TEST
@@ -1067,6 +1094,22 @@ START_TEST(a_coordinator_that_was_stopped_gives_up_no_node) {
 }
 END_TEST
 
+/* b leaves, and a waits for the next round with a spare. Then a and b lose power. The round must
+ * not form when b's lease ends, because a's lease ends at the same time. */
+START_TEST(no_round_forms_with_a_node_whose_lease_is_over) {
+    struct peer a = {0}, b = {0}, spare = {0};
+    setup(2, 2, 0);
+    join(&a, "a");
+    join(&b, "b");
+    join(&spare, "s");
+    say(&b, RDZV_LEAVE, 0);
+    say(&a, RDZV_JOIN, 0);
+    pass_with_beats(20000, &spare, &spare);
+    ck_assert_int_eq(a.hung_up + b.hung_up, 2);
+    ck_assert_int_eq(spare.rounds, 0);
+}
+END_TEST
+
 START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
     struct peer a = {0}, b = {0}, spare = {0};
     setup(2, 2, 0);
@@ -1081,6 +1124,42 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
     lose(&b);
     ck_assert_int_eq(spare.rounds, 1);
     ck_assert_int_eq(a.rounds, 2);
+}
+END_TEST
+
+/* A third node joins and leaves again and again. It has no workers that would have to be stopped,
+ * so the others wait no longer for it than join_timeout. */
+START_TEST(a_node_that_comes_and_goes_does_not_prolong_the_wait_of_others) {
+    struct peer a = {0}, b = {0}, x = {0};
+    setup(4, 4, 0);
+    join(&a, "a");
+    join(&b, "b");
+    for (int i = 0; i < 6; i++) {
+        join(&x, "x");
+        pass_with_beats(50000, &a, &b);
+        if (x.seat != NULL) say(&x, RDZV_LEAVE, 0);
+        pass_with_beats(5000, &a, &b);
+        if (x.seat != NULL) lose(&x);
+        pass_with_beats(44000, &a, &b);
+    }
+    ck_assert_int_eq(a.ends + b.ends, 0); /* 594 s have passed */
+    pass_with_beats(6000, &a, &b);
+    ck_assert_int_eq(a.ends + b.ends, 2);
+}
+END_TEST
+
+/* A waiting node that leaves has no workers, so the round need not wait until it is gone. */
+START_TEST(a_round_does_not_wait_for_a_leaving_node_without_workers) {
+    struct peer a = {0}, b = {0}, x = {0};
+    setup(2, 2, 0);
+    join(&x, "x");
+    say(&x, RDZV_LEAVE, 0);
+    join(&a, "a");
+    join(&b, "b");
+    ck_assert_int_eq(a.rounds + b.rounds, 2);
+    ck_assert_int_eq(x.rounds, 0);
+    lose(&x);
+    ck_assert_int_eq(a.stops + b.stops, 0);
 }
 END_TEST
 
@@ -1893,6 +1972,14 @@ START_TEST(without_the_right_workers_get_one_lease_to_stop) {
     ck_assert_int_eq(b.stops, 2);
     ck_assert_int_eq(b.stop_limit, 15000);
     ck_assert_int_eq(a.stop_limit, 15000); /* also the node whose worker has failed */
+    coordinator_may_form(c, now, true);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    coordinator_may_form(c, now, false);
+    a.stop_limit = b.stop_limit = 0;
+    say(&a, RDZV_LEAVE, 0);
+    ck_assert_int_eq(b.stop_limit, 15000);
+    ck_assert_int_eq(a.stop_limit, 15000); /* also the node that leaves */
 }
 END_TEST
 
@@ -2080,6 +2167,7 @@ int main(void) {
     tcase_add_test(t, a_failure_before_the_leave_that_caused_it_costs_nothing);
     tcase_add_test(t, a_spent_budget_waits_for_a_silent_node);
     tcase_add_test(t, after_the_first_round_there_is_no_last_call);
+    tcase_add_test(t, a_failed_node_that_misses_a_failed_round_excuses_nothing);
     tcase_add_test(t, a_failed_node_that_misses_the_next_round_gets_it_again);
     tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
     tcase_add_test(t, a_beat_from_before_the_stop_is_no_sign_of_life);
@@ -2108,7 +2196,10 @@ int main(void) {
     tcase_add_test(t, a_node_has_its_own_limit_for_stopping_its_workers);
     tcase_add_test(t, a_silent_node_is_lost_after_the_lease_and_a_second_look);
     tcase_add_test(t, a_coordinator_that_was_stopped_gives_up_no_node);
+    tcase_add_test(t, no_round_forms_with_a_node_whose_lease_is_over);
     tcase_add_test(t, a_leaving_node_is_waited_for_until_it_hangs_up);
+    tcase_add_test(t, a_node_that_comes_and_goes_does_not_prolong_the_wait_of_others);
+    tcase_add_test(t, a_round_does_not_wait_for_a_leaving_node_without_workers);
     tcase_add_test(t, leaving_twice_gives_no_more_time);
     tcase_add_test(t, fixed_ranks_are_node_ranks_and_unique);
     tcase_add_test(t, a_node_that_is_back_before_its_lease_is_over_waits_for_its_rank);

@@ -1,5 +1,5 @@
 /* Tests base/cpu_mask: sets of CPUs, read from sysfs lists such as "0-3,8" and written as such. */
-#include "base/cpu_mask.h"
+#include "base/process/cpu_mask.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

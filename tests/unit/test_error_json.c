@@ -1,7 +1,7 @@
-/* Tests base/error_json.h, which writes an error file: the file is valid JSON whatever bytes the
- * texts contain, has the form of torch's error files, and replaces an older file. */
+/* Tests base/files/error_json.h, which writes an error file: the file is valid JSON whatever bytes
+ * the texts contain, has the form of torch's error files, and replaces an older file. */
 #include "base/cleanup.h"
-#include "base/error_json.h"
+#include "base/files/error_json.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

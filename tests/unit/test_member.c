@@ -16,11 +16,18 @@ static int64_t now;
 static int connects, hang_ups, rounds, stops, ends, beats, joins, fails, leaves, last_outcome;
 static int64_t last_grace, last_beat;
 static struct rdzv_join last_join;
+static int resumes;
+static struct rdzv_resume last_resume;
 static char why[RDZV_TEXT_MAX], last_log[RDZV_TEXT_MAX];
 static int changes, sets, notices, dumps, inspections, answers, readies, given, findings, asked;
 static uint64_t inquiries; /* number of the last inquiry */
 static struct rdzv_change_answer last_answer;
 
+static int aimed_port;
+static void on_aim(void *arg, const char *addr, uint16_t port) {
+    (void) arg, (void) addr;
+    aimed_port = port;
+}
 static void on_connect(void *arg) { (void) arg; connects++; }
 static void on_hang_up(void *arg) { (void) arg; hang_ups++; }
 static void on_send(void *arg, const struct rdzv_message *msg) {
@@ -28,6 +35,7 @@ static void on_send(void *arg, const struct rdzv_message *msg) {
     if (msg->type == RDZV_BEAT) beats++, last_beat = msg->beat.sent_ms;
     if (msg->type == RDZV_JOIN) joins++, last_join = msg->join;
     if (msg->type == RDZV_FAILED) fails++;
+    if (msg->type == RDZV_RESUME) resumes++, last_resume = msg->resume;
     if (msg->type == RDZV_INQUIRE) asked++;
     if (msg->type == RDZV_LEAVE) leaves++;
     if (msg->type == RDZV_CHANGE_ANSWER) answers++, last_answer = msg->change_answer;
@@ -76,7 +84,7 @@ static void on_log(void *arg, enum cr_log_level level, const char *text) {
     (void) snprintf(last_log, sizeof(last_log), "%s", text);
 }
 static const struct member_actions actions = {
-    .connect = on_connect, .send = on_send, .hang_up = on_hang_up, .log = on_log,
+    .connect = on_connect, .aim = on_aim, .send = on_send, .hang_up = on_hang_up, .log = on_log,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
     .on_ask_progress = on_ask_progress,
@@ -351,6 +359,89 @@ START_TEST(a_leaving_node_stays_connected_and_sends_only_beats) {
 }
 END_TEST
 
+/* The coordinator has lost the majority, so an heir may begin a round soon. The workers of a
+ * leaving node have to be gone by then, too. */
+START_TEST(a_leaving_node_obeys_the_time_limit_of_a_stop) {
+    start(0);
+    struct rdzv_message msg = {.type = RDZV_STOP};
+    msg.stop.why = "another node has failed";
+    member_leave(m, now, "signal 15");
+    hear(&msg);
+    ck_assert_int_eq(stops, 0); /* its workers are being stopped already */
+    msg.stop.limit_ms = 900;
+    hear(&msg);
+    ck_assert_int_eq(stops, 1);
+    ck_assert_int_eq(last_grace, 900);
+    ck_assert_int_eq(member_state(m), MEMBER_LEAVING);
+}
+END_TEST
+
+/* Another worker of the round has failed, too, and STOP comes because of that. If FAILED of this
+ * node is lost, the coordinator must still learn that a worker was killed here: the node may be
+ * about to end, and then nobody's failure costs a restart. */
+START_TEST(the_death_of_a_killed_worker_is_reported_although_the_round_is_over) {
+    for (int is_killed = 0; is_killed < 2; is_killed++) {
+        struct rdzv_welcome w = {.version = RDZV_VERSION_RESUME};
+        struct rdzv_message msg = {.type = RDZV_STOP};
+        msg.stop.why = "rank 0 on a: exit code 1";
+        start(0);
+        member_disconnected(m, now, RENDEZVOUS_BROKEN, "reset");
+        member_join(m, now);
+        member_welcomed(m, now, &w);
+        hear_round(1);
+        resumes = 0;
+        member_failed(m, now, 1, "rank 1 on b: signal 9", is_killed != 0);
+        member_join(m, now);
+        hear(&msg); /* of round 0, so it does not count */
+        msg.stop.round = 1;
+        hear(&msg);
+        member_disconnected(m, now, RENDEZVOUS_BROKEN, "reset");
+        member_welcomed(m, now, &w);
+        ck_assert_int_eq(resumes, is_killed);
+        ck_assert_int_eq(member_state(m), MEMBER_JOINING);
+        if (is_killed == 0) member_free(m);
+    }
+    ck_assert_uint_eq(last_resume.part, RDZV_PART_FAILED);
+    ck_assert_uint_eq(last_resume.blame, 1);
+}
+END_TEST
+
+/* The node has joined the heir x, which counts it as one of its voters until a lease is over. The
+ * connection breaks. For 5/4 of a lease the node tries only x again: if it joined its old
+ * coordinator meanwhile, both could count it. */
+START_TEST(a_node_that_has_lost_an_heir_joins_no_other_coordinator_at_once) {
+    struct rdzv_welcome w = {.version = RDZV_VERSION_HEIRS, .in_launcher = 1};
+    struct rdzv_message msg = {.type = RDZV_ROUND};
+    msg.round = (struct rdzv_round){.group_rank = 2, .group_world_size = 4, .master_addr = "a",
+                                    .heirs = "1 x 11;3 y 12"};
+    setup(-1);
+    member_join(m, now);
+    member_welcomed(m, now, &w);
+    hear(&msg);
+    member_disconnected(m, now, RENDEZVOUS_CLOSED, "gone");
+    member_join(m, now);
+    ck_assert_int_eq(aimed_port, 11);
+    member_welcomed(m, now, &w);
+    int64_t may_vote_ms = now + 15000 + 15000 / 4;
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "reset");
+    for (int tries = 0; now <= may_vote_ms; tries++) {
+        ck_assert_int_eq(aimed_port, 11);
+        ck_assert_int_lt(tries, 100000);
+        member_disconnected(m, now, RENDEZVOUS_BROKEN, "refused");
+        if (member_deadline(m) > now) now = member_deadline(m);
+        member_tick(m, now);
+    }
+    unsigned seen = 0; /* a bit for each candidate: y, and the old coordinator at the endpoint */
+    for (int tries = 0; tries < 10; tries++) {
+        seen |= aimed_port == 12 ? 1 : aimed_port == 0 ? 2 : 0;
+        member_disconnected(m, now, RENDEZVOUS_BROKEN, "refused");
+        if (member_deadline(m) > now) now = member_deadline(m);
+        member_tick(m, now);
+    }
+    ck_assert_uint_eq(seen, 3);
+}
+END_TEST
+
 static void hear_change(uint64_t round) {
     struct rdzv_message msg = {.type = RDZV_CHANGE};
     msg.change =
@@ -591,6 +682,10 @@ int main(void) {
     tcase_add_test(t, a_failed_node_gets_only_a_stop_with_a_limit);
     tcase_add_test(t, old_rounds_do_not_count);
     tcase_add_test(t, a_leaving_node_stays_connected_and_sends_only_beats);
+    tcase_add_test(t, a_node_that_has_lost_an_heir_joins_no_other_coordinator_at_once);
+    tcase_add_test(t, a_leaving_node_obeys_the_time_limit_of_a_stop);
+    tcase_add_test(t,
+                   the_death_of_a_killed_worker_is_reported_although_the_round_is_over);
     tcase_add_test(t, a_refusal_ends_the_member_with_its_reason);
     tcase_add_test(t, a_node_that_is_cut_off_while_joining_joins_again);
     tcase_add_test(t, messages_that_no_coordinator_sends_are_refused);

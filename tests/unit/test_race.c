@@ -170,7 +170,7 @@ START_TEST(the_question_for_torchrun) {
     static const char want[] = "\x05\x01\0\0\0\0\0\0\0"
                                "\x15\0\0\0\0\0\0\0/torch.rendezvous.job";
     struct cr_buffer b = {0};
-    ck_assert_int_eq(stranger_ask_for_torchrun(&b, "job"), 0);
+    ck_assert_int_eq(stranger_ask_for_torchrun(&b, "job", false), 0);
     ck_assert_uint_eq(b.len, sizeof(want) - 1);
     ck_assert_mem_eq(b.data, want, b.len);
     cr_buffer_done(&b);

@@ -45,7 +45,7 @@ END_TEST
 START_TEST(a_coordinator_decides_while_no_other_one_can_win) {
     struct electorate e = {.rounds_seen = 0};
     ck_assert(electorate_may_decide(&e, 0)); /* no electorate */
-    ck_assert_int_eq(electorate_begin(&e, 1, 4, true), 0);
+    ck_assert_int_eq(electorate_begin(&e, 1, 7, 4, true), 0);
     for (int64_t i = 0; i < 4; i++) electorate_hold(&e, i, 100 + i);
     ck_assert(electorate_may_decide(&e, 50));
     /* three of four ballots are a majority, so the coordinator may decide until the third ballot
@@ -53,16 +53,17 @@ START_TEST(a_coordinator_decides_while_no_other_one_can_win) {
     ck_assert_int_eq(electorate_until(&e, 50), 102);
     ck_assert(electorate_may_decide(&e, 101));
     ck_assert(!electorate_may_decide(&e, 102));
-    electorate_hold(&e, 0, 200);
-    ck_assert(electorate_may_decide(&e, 102)); /* the node was heard again */
+    electorate_hold(&e, 0, 200); /* two nodes are heard again */
+    electorate_hold(&e, 1, 200);
+    ck_assert(electorate_may_decide(&e, 102));
     electorate_end(&e);
 }
 END_TEST
 
 START_TEST(an_heir_needs_more_than_half_and_half_is_enough_to_stay) {
     struct electorate heir = {.rounds_seen = 0}, old = {.rounds_seen = 0};
-    ck_assert_int_eq(electorate_begin(&heir, 1, 4, false), 0);
-    ck_assert_int_eq(electorate_begin(&old, 1, 4, true), 0);
+    ck_assert_int_eq(electorate_begin(&heir, 1, 7, 4, false), 0);
+    ck_assert_int_eq(electorate_begin(&old, 1, 7, 4, true), 0);
     electorate_hold(&heir, 2, 100);
     electorate_hold(&heir, 3, 100);
     electorate_hold(&old, 0, 100);
@@ -78,9 +79,47 @@ START_TEST(an_heir_needs_more_than_half_and_half_is_enough_to_stay) {
 }
 END_TEST
 
+/* Of four ballots, three were free: another coordinator may have won with them, and may go on to
+ * decide while it holds two. So this one may not decide with the other two. */
+START_TEST(who_may_have_lost_to_another_coordinator_has_to_win_again) {
+    struct electorate first = {.rounds_seen = 0}, second = {.rounds_seen = 0};
+    ck_assert_int_eq(electorate_begin(&first, 1, 7, 4, true), 0);
+    ck_assert_int_eq(electorate_begin(&second, 1, 7, 4, false), 0);
+    electorate_hold(&first, 0, 300);
+    for (int64_t i = 1; i < 4; i++) electorate_hold(&second, i, 300);
+    ck_assert(!electorate_may_decide(&first, 100));
+    ck_assert(electorate_may_decide(&second, 100));
+    electorate_release(&second, 1); /* this node goes over from the second one to the first */
+    electorate_hold(&first, 1, 300);
+    ck_assert(electorate_may_decide(&second, 100));
+    ck_assert(!electorate_may_decide(&first, 100));
+    electorate_release(&second, 2);
+    electorate_hold(&first, 2, 300);
+    ck_assert(!electorate_may_decide(&second, 100));
+    ck_assert(electorate_may_decide(&first, 100));
+    electorate_end(&first);
+    electorate_end(&second);
+}
+END_TEST
+
+START_TEST(a_ballot_that_is_held_for_ever_is_neither_free_nor_void) {
+    struct electorate e = {.rounds_seen = 0};
+    ck_assert_int_eq(electorate_begin(&e, 1, 7, 4, false), 0);
+    electorate_hold(&e, 0, CR_FOREVER);
+    electorate_hold(&e, 1, CR_FOREVER);
+    electorate_release(&e, 0);
+    electorate_void(&e, 1);
+    ck_assert(!electorate_may_decide(&e, 50)); /* two of four are half */
+    ck_assert(electorate_is_closed(&e));       /* but no other coordinator gets three */
+    electorate_hold(&e, 2, 100);
+    ck_assert(electorate_may_decide(&e, 50));
+    electorate_end(&e);
+}
+END_TEST
+
 START_TEST(nodes_that_have_ended_elect_nobody) {
     struct electorate e = {.rounds_seen = 0};
-    ck_assert_int_eq(electorate_begin(&e, 1, 3, true), 0);
+    ck_assert_int_eq(electorate_begin(&e, 1, 7, 3, true), 0);
     electorate_hold(&e, 0, 100);
     electorate_void(&e, 1);
     ck_assert(!electorate_is_closed(&e));
@@ -95,7 +134,7 @@ END_TEST
 
 START_TEST(a_ballot_belongs_to_one_node) {
     struct electorate e = {.rounds_seen = 0};
-    ck_assert_int_eq(electorate_begin(&e, 1, 3, true), 0);
+    ck_assert_int_eq(electorate_begin(&e, 1, 7, 3, true), 0);
     ck_assert_int_eq(electorate_claim(&e, 2, 7), 2);
     ck_assert_int_eq(electorate_claim(&e, 2, 7), 2);
     ck_assert_int_eq(electorate_claim(&e, 2, 8), -1); /* rank 2 of another round 0 */
@@ -154,6 +193,26 @@ START_TEST(the_search_ends_four_leases_after_it_began) {
     succession_found(&s, 200000); /* a coordinator serves the node for a long time */
     ck_assert(succession_lost(&s, 300000, RENDEZVOUS_CLOSED, 300000, LEASE, 0));
     ck_assert_int_eq(s.until_ms, 300000 + 4 * LEASE);
+}
+END_TEST
+
+/* This node was the first heir of round 4. It is not in round 5, beside which it waits. */
+START_TEST(a_spare_searches_among_the_heirs_of_the_running_round) {
+    struct succession s;
+    struct rdzv_round r = {.round = 4, .group_rank = 1, .heirs = "1 b 11;2 c 12"};
+    succession_begin_round(&s, &r, 7);
+    succession_begin_beside(&s, "0 x 21;3 y 22");
+    ck_assert(succession_lost(&s, 100000, RENDEZVOUS_CLOSED, 90000, LEASE, 0));
+    ck_assert(!succession_takes_over(&s, CR_FOREVER - 1));
+    ck_assert_str_eq(succession_next(&s, 100000)->addr, "x");
+    ck_assert_str_eq(succession_next(&s, 100000)->addr, "y");
+    ck_assert_str_eq(succession_next(&s, 100000)->addr, "x");
+    succession_begin_beside(&s, ""); /* a round without heirs */
+    ck_assert(!succession_is_on(&s));
+    r.round = 6;
+    succession_begin_round(&s, &r, 7); /* it has stepped in */
+    ck_assert(succession_lost(&s, 200000, RENDEZVOUS_CLOSED, 190000, LEASE, 0));
+    ck_assert_str_eq(succession_next(&s, 200000)->addr, "b");
 }
 END_TEST
 
@@ -219,6 +278,7 @@ struct peer {
 };
 
 static struct coordinator *c;
+static uint64_t coordinator_id; /* id of `c` */
 static int64_t now;
 static struct peer a, b, d;
 
@@ -228,6 +288,9 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT_ACK) p->settled = m->beat_ack.settled;
     if (m->type == RDZV_STOP) p->stops++, p->stop_limit_ms = m->stop.limit_ms;
     if (m->type == RDZV_END) p->ends++, (void) snprintf(p->why, sizeof(p->why), "%s", m->end.why);
+    if (m->type == RDZV_SPARE) {
+        (void) snprintf(p->heirs, sizeof(p->heirs), "%s", m->spare.heirs);
+    }
     if (m->type != RDZV_ROUND) return;
     p->rounds++;
     p->round = m->round;
@@ -241,6 +304,8 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     p->join.before_seen = m->round.before_seen;
     p->join.before_size = m->round.before_size;
     p->join.before_place = m->round.before_place;
+    p->join.before_by = m->round.before_by;
+    p->join.formed_by = coordinator_id;
 }
 
 static void on_hang_up(void *arg, void *peer) {
@@ -272,6 +337,7 @@ static const struct coordinator_actions actions = {
 static void new_coordinator(bool is_heir) {
     coordinator_free(c);
     c = coordinator_new("job", &actions, NULL);
+    coordinator_identify(c, ++coordinator_id);
     coordinator_keep_job(c);
     coordinator_set_own(c, is_heir ? 2 : 1);
     coordinator_allow_heirs(c);
@@ -280,8 +346,8 @@ static void new_coordinator(bool is_heir) {
 
 static void join(struct peer *p, uint64_t instance) {
     static uint64_t connections;
-    const char *hosts[] = {"", "a", "b", "d"};
-    uint32_t ports[] = {0, 0, 11, 12};
+    const char *hosts[] = {"", "a", "b", "d", "spare"};
+    uint32_t ports[] = {0, 0, 11, 12, 13};
     struct rdzv_join j = p->join;
     j.host = j.addr = hosts[instance];
     j.role = "default";
@@ -354,6 +420,20 @@ START_TEST(round_names_the_heirs) {
 }
 END_TEST
 
+START_TEST(a_spare_is_told_the_heirs) {
+    struct peer spare = {.rounds = 0};
+    join(&spare, 4);
+    ck_assert_str_eq(spare.heirs, "1 b 11;2 d 12");
+    coordinator_lost(c, now, b.seat, "its connection was closed");
+    b.seat = NULL;
+    join_again(&a);
+    join_again(&d);
+    ck_assert_int_eq(spare.rounds, 1);
+    join(&b, 2); /* has become a spare */
+    ck_assert_str_eq(b.heirs, "1 spare 13;2 d 12");
+}
+END_TEST
+
 START_TEST(who_hears_too_few_stops_its_round_before_an_heir_begins_one) {
     for (int i = 0; i < 4; i++) {
         pass_to(now + 5000);
@@ -394,6 +474,17 @@ START_TEST(who_hears_only_itself_stops_and_sends_its_nodes_away) {
     ck_assert_int_eq(a.rounds, 1); /* min_nodes is 1, but a minority must form no round */
     ck_assert_int_eq(a.hung_up, 1);
     ck_assert_int_eq(coordinator_hear_epoch(c, now), COORDINATOR_IS_SUPERSEDED);
+}
+END_TEST
+
+START_TEST(without_the_majority_a_leaving_node_has_to_end_its_workers_soon) {
+    struct rdzv_message m = {.type = RDZV_LEAVE};
+    m.leave.why = "signal 15";
+    ck_assert_int_eq(coordinator_receive(c, now, a.seat, &m, NULL), 0);
+    ck_assert_int_eq(a.stops, 0);
+    pass_to(100000 + LEASE);
+    ck_assert(look().lacks_majority);
+    ck_assert_int_eq(a.stop_limit_ms, LEASE / 8 + 1);
 }
 END_TEST
 
@@ -491,6 +582,56 @@ START_TEST(a_node_of_another_round_of_the_same_number_has_no_ballot_here) {
 }
 END_TEST
 
+/* Two coordinators have formed a round of the same number: an heir hears one node of each. Each of
+ * these nodes is one of three in its round, so the rest of either round may have a coordinator that
+ * decides. */
+START_TEST(nodes_of_two_rounds_of_the_same_number_are_no_majority_together) {
+    new_coordinator(true);
+    d.join.formed_by = 99;
+    join(&b, 2);
+    join(&d, 3);
+    ck_assert(look().lacks_majority);
+    pass_to(now + LEASE / 2);
+    ck_assert_int_eq(b.rounds + d.rounds, 2);
+}
+END_TEST
+
+/* The first node that comes to the heir was in another round of this number than the two others. */
+START_TEST(an_heir_serves_the_larger_of_two_rounds_of_the_same_number) {
+    new_coordinator(true);
+    a.join.formed_by = 99;
+    join(&a, 1);
+    join(&b, 2);
+    ck_assert(look().lacks_majority);
+    join(&d, 3);
+    ck_assert(!look().lacks_majority);
+}
+END_TEST
+
+/* The coordinator lost two of its three nodes for a time, in which these may have elected an heir.
+ * It was stopped meanwhile, and reads a message of one of them before its timers run. */
+START_TEST(a_message_does_not_hide_that_the_majority_was_lost) {
+    now += LEASE + 1;
+    beat(&b);
+    ck_assert_int_eq(a.stops, 1);
+}
+END_TEST
+
+/* b was in a round of another coordinator meanwhile, and comes back. It is a new node here. */
+START_TEST(a_node_that_was_elsewhere_does_not_get_its_seat_back) {
+    struct rdzv_message m = {.type = RDZV_FAILED};
+    m.failed = (struct rdzv_failed){.round = 0, .what = "a worker failed"};
+    ck_assert_int_eq(coordinator_receive(c, now, a.seat, &m, NULL), 0);
+    coordinator_suspend(c, now, b.seat, "connection reset"); /* while it stops its workers */
+    b.join.formed_by = 99;
+    join(&b, 2);
+    join_again(&a);
+    join_again(&d);
+    ck_assert_uint_eq(b.round.before_place, 0); /* it has no ballot of the first round */
+    ck_assert_uint_eq(d.round.before_place, 3);
+}
+END_TEST
+
 START_TEST(an_heir_begins_no_run_of_its_own) {
     struct peer fresh = {.rounds = 0};
     new_coordinator(true);
@@ -531,6 +672,7 @@ START_TEST(a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_awa
         p->join.rounds_seen = 2;
         p->join.before_seen = 1;
         p->join.before_size = 3; /* before_place is 0: in no earlier round */
+        p->join.formed_by = p->join.before_by = 99;
         join(p, i == 0 ? 2 : 3);
     }
     ck_assert(look().lacks_majority);
@@ -559,11 +701,14 @@ int main(void) {
     tcase_add_test(t, malformed_heirs_are_left_out);
     tcase_add_test(t, a_coordinator_decides_while_no_other_one_can_win);
     tcase_add_test(t, an_heir_needs_more_than_half_and_half_is_enough_to_stay);
+    tcase_add_test(t, who_may_have_lost_to_another_coordinator_has_to_win_again);
+    tcase_add_test(t, a_ballot_that_is_held_for_ever_is_neither_free_nor_void);
     tcase_add_test(t, nodes_that_have_ended_elect_nobody);
     tcase_add_test(t, a_ballot_belongs_to_one_node);
     tcase_add_test(t, after_the_end_of_the_process_an_heir_serves_at_once);
     tcase_add_test(t, a_silent_coordinator_is_given_five_quarters_of_a_lease);
     tcase_add_test(t, the_search_ends_four_leases_after_it_began);
+    tcase_add_test(t, a_spare_searches_among_the_heirs_of_the_running_round);
     tcase_add_test(t, after_an_heir_without_a_majority_the_next_candidate_is_tried);
     tcase_add_test(t, a_node_that_may_wait_longer_searches_longer);
     tcase_add_test(t, without_heirs_nothing_is_searched);
@@ -572,8 +717,10 @@ int main(void) {
     t = tcase_create("coordinator");
     tcase_add_checked_fixture(t, setup, finish);
     tcase_add_test(t, round_names_the_heirs);
+    tcase_add_test(t, a_spare_is_told_the_heirs);
     tcase_add_test(t, who_hears_too_few_stops_its_round_before_an_heir_begins_one);
     tcase_add_test(t, who_hears_only_itself_stops_and_sends_its_nodes_away);
+    tcase_add_test(t, without_the_majority_a_leaving_node_has_to_end_its_workers_soon);
     tcase_add_test(t, without_the_majority_the_job_ends_and_says_why);
     tcase_add_test(t, who_hears_its_nodes_again_goes_on);
     tcase_add_test(t, processes_that_have_ended_elect_no_heir);
@@ -581,6 +728,10 @@ int main(void) {
     tcase_add_test(t, a_waiting_node_whose_connection_is_reset_has_not_ended);
     tcase_add_test(t, an_heir_forms_a_round_with_a_majority_only);
     tcase_add_test(t, a_node_of_another_round_of_the_same_number_has_no_ballot_here);
+    tcase_add_test(t, nodes_of_two_rounds_of_the_same_number_are_no_majority_together);
+    tcase_add_test(t, an_heir_serves_the_larger_of_two_rounds_of_the_same_number);
+    tcase_add_test(t, a_message_does_not_hide_that_the_majority_was_lost);
+    tcase_add_test(t, a_node_that_was_elsewhere_does_not_get_its_seat_back);
     tcase_add_test(t, an_heir_begins_no_run_of_its_own);
     tcase_add_test(t, no_round_forms_before_the_last_one_is_settled);
     tcase_add_test(t, a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_away);

@@ -19,7 +19,7 @@ extern "C" {
 
 #include <stdbool.h>
 
-#define CRUNRT_BACKEND_ABI 7
+#define CRUNRT_BACKEND_ABI 8
 
 /* The functions with which a backend uses the group's keys in the store. Each function that returns
  * an int returns 0; or a negative errno, and sets err. */
@@ -65,6 +65,10 @@ struct backend_group {
      * ranks can end. Any thread may call is_over(). */
     int agent_fd;
     bool (*is_over)(void *arg);
+    bool is_whole;   /* true if all ranks of the job are in the group */
+    const crunrt_nccl_config *nccl; /* options of NCCL; NULL if the program gave none */
+    bool can_rejoin; /* true if this process may make groups of a later round, see
+                      * crunrt_can_rejoin() */
 };
 
 struct backend_call {
@@ -151,6 +155,17 @@ struct crunrt_backend {
      * -ENOTRECOVERABLE and sets err: only a new process can go on with the job. NULL in a backend
      * whose groups can always be made again. */
     int (*recoverable)(struct cr_error *err);
+
+    /* Allocate and free memory that suits the backend. NULL in a backend on host memory. */
+    int (*memory_new)(void *state, size_t size, void **out, struct cr_error *err);
+    void (*memory_free)(void *state, void *memory);
+
+    /* Registers memory with the group and stores a handle in *out. Returns 0; -ENOTSUP, and the
+     * group is usable; or any other negative errno, after which the group calls abort(). NULL in a
+     * backend that registers no memory. */
+    int (*register_memory)(void *state, void *buffer, size_t size, crunrt_register_kind kind,
+                           void **out, struct cr_error *err);
+    void (*deregister_memory)(void *state, crunrt_register_kind kind, void *handle);
 };
 
 #define CRUNRT_BACKEND_SYMBOL "crunrt_backend"

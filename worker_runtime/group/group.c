@@ -21,6 +21,12 @@ static int read_options(const crunrt_group_options *given, crunrt_group_options 
             given->size);
     }
     memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
+    if (out->nccl != NULL && out->nccl->size < sizeof(size_t)) {
+        return cr_fail(rt_last_error(), -EINVAL,
+                       "make a group: the size of NCCL's configuration is %zu; start from "
+                       "CRUNRT_NCCL_CONFIG_INIT",
+                       out->nccl->size);
+    }
     return 0;
 }
 
@@ -77,11 +83,15 @@ static int connect_group(struct crunrt_group *g, const crunrt_group_options *o) 
         .timeout_ms = g->timeout_ms,
         .device = o->device >= 0 ? o->device : g->rt->place.local_rank,
         .stream = o->stream,
+        .nccl = o->nccl,
         .is_foreign = g->is_foreign,
         .bind_address = address,
         .store = group_backend_store(g),
         .agent_fd = g->rt->channel.fd,
         .is_over = group_is_over,
+        .is_whole = !g->is_foreign && g->size == g->rt->place.world_size,
+        .can_rejoin = g->rt->channel.page != NULL &&
+                      atomic_load(&g->rt->channel.page->can_rejoin) != 0,
     };
     if (g->backend->probe != NULL) rc = g->backend->probe(&b, err);
     if (rc < 0) return rc;

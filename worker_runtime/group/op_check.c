@@ -43,13 +43,22 @@ static bool needs_recv(const crunrt_op *op, int rank) {
     return op->kind != CRUNRT_OP_SEND && op->kind != CRUNRT_OP_BARRIER;
 }
 
+static int check_factor(const crunrt_op *op, struct cr_error *err) {
+    if (!is_floating(op->dtype))
+        return cr_fail(err, -EINVAL, "a sum of products with a factor needs a floating type");
+    if (op->factor == NULL)
+        return cr_fail(err, -EINVAL, "a sum of products with a factor: the factor is NULL");
+    return 0;
+}
+
 static int check_types(const crunrt_op *op, struct cr_error *err) {
     if (crunrt_dtype_size(op->dtype) == 0)
         return cr_fail(err, -EINVAL, "no data type %d", (int) op->dtype);
     if (!reduces(op->kind)) return 0;
-    if ((unsigned) op->reduce > CRUNRT_BXOR) {
+    if ((unsigned) op->reduce > CRUNRT_PREMUL_SUM) {
         return cr_fail(err, -EINVAL, "no reduce operation %d", (int) op->reduce);
     }
+    if (op->reduce == CRUNRT_PREMUL_SUM) return check_factor(op, err);
     if (op->reduce >= CRUNRT_BAND && is_floating(op->dtype)) {
         return cr_fail(err, -EINVAL, "bitwise reductions need an integer type");
     }

@@ -31,7 +31,10 @@
  * meaning that is stated there.
  *
  * Structs of options begin with their size, so that a later version can add fields without breaking
- * compiled programs. Initialise them with their ..._INIT macro.
+ * compiled programs. Initialise them with their ..._INIT macro; or, from a language without macros
+ * of C, with their ..._init() function, which does the same for the loaded library's version of the
+ * struct. The memory that is given to such a function must have the size that the matching
+ * ..._size() function returns.
  *
  * The header is plain C11 and also compiles as C++. The library needs only libc. */
 #ifndef CRUNRT_H
@@ -304,6 +307,10 @@ CRUNRT_API int crunrt_watch_steps(crunrt *rt, int64_t limit_ms);
  * end it. A process that is kept gets an error from an operation or from crunrt_step(), and must
  * then destroy its groups and call crunrt_rejoin(). If the process does not call crunrt_rejoin()
  * within the time that stopped workers have between SIGTERM and SIGKILL, crun ends the process.
+ * If this is called before a group of all ranks is made on nccl, and the loaded NCCL has
+ * ncclCommRevoke() and ncclCommShrink(), a failure revokes the group's communicator instead of
+ * aborting it, and the ranks make the communicator of the next round out of it where NCCL can do
+ * that. CRUNRT_NCCL_REFORM=0 in the environment turns this off.
  * Returns 0, or -EINVAL. */
 CRUNRT_API int crunrt_can_rejoin(crunrt *rt, int yes);
 
@@ -516,7 +523,10 @@ typedef enum crunrt_reduce_op {
     CRUNRT_AVG = 4,  /* sum / size; floating types (nccl: integers too, rounded towards zero) */
     CRUNRT_BAND = 5, /* this one and the next two are bitwise: only for integers, not on nccl */
     CRUNRT_BOR = 6,
-    CRUNRT_BXOR = 7
+    CRUNRT_BXOR = 7,
+    /* every rank multiplies its elements by its own factor (`factor` of crunrt_op); the products
+     * are added. Floating types, nccl only */
+    CRUNRT_PREMUL_SUM = 8
 } crunrt_reduce_op;
 
 typedef enum crunrt_op_kind {
@@ -533,6 +543,28 @@ typedef enum crunrt_op_kind {
     CRUNRT_OP_SEND = 10,
     CRUNRT_OP_RECV = 11
 } crunrt_op_kind;
+
+/* The configuration of one group's communicator of NCCL. A number of -1, and NULL, mean NCCL's own
+ * default or its environment variable. NCCL's manual describes the fields of the same names in
+ * ncclConfig_t; each comment names the first version of NCCL that has the field. `blocking` and
+ * `commName` are set by this library. `splitShare` and `shrinkShare` are never set, because groups
+ * that share resources have one abort flag: a failure of one would end operations of the other as
+ * if they had succeeded. */
+typedef struct crunrt_nccl_config {
+    size_t size;               /* sizeof(crunrt_nccl_config) */
+    int min_ctas, max_ctas;    /* fewest and most thread blocks of one kernel; 2.17 */
+    int cga_cluster_size;      /* 0 … 8, thread blocks of one cluster; 2.17 */
+    const char *net_name;      /* name of the network plugin; 2.17 */
+    int traffic_class;         /* of the network; 2.26 */
+    int collnet;               /* 1: use collective offloading of the network; 2.27 */
+    int cta_policy;            /* 0 default, 1 efficiency, 2 zero; 2.27 */
+    int nvls_ctas;             /* thread blocks of NVLink SHARP; 2.27 */
+    int channels_per_net_peer; /* 2.28 */
+    int nvlink_centric_sched;  /* 1: schedule for NVLink; 2.28 */
+} crunrt_nccl_config;
+
+#define CRUNRT_NCCL_CONFIG_INIT                                                                    \
+    { sizeof(crunrt_nccl_config), -1, -1, -1, NULL, -1, -1, -1, -1, -1, -1 }
 
 typedef struct crunrt_group_options {
     size_t size; /* sizeof(crunrt_group_options) */
@@ -559,10 +591,14 @@ typedef struct crunrt_group_options {
      * uses only keys with this prefix. If that library expects more of a rank, such as setting
      * torch's barrier key, the caller must do it; docs/worker-runtime.md has an example. */
     const char *foreign_prefix;
+
+    /* nccl only: NULL, or NCCL's configuration of this group. The loaded NCCL must have the fields
+     * that are set; else crunrt_group_new() fails with -ENOTSUP. */
+    const crunrt_nccl_config *nccl;
 } crunrt_group_options;
 
 #define CRUNRT_GROUP_OPTIONS_INIT                                                                  \
-    { sizeof(crunrt_group_options), NULL, NULL, NULL, 0, 0, -1, NULL, NULL }
+    { sizeof(crunrt_group_options), NULL, NULL, NULL, 0, 0, -1, NULL, NULL, NULL }
 
 /* Makes a group. All ranks of the job make their groups in the same order. A rank that is not in
  * `ranks` calls this too, and gets 0 and *out = NULL.
@@ -589,6 +625,7 @@ typedef struct crunrt_group_options {
  *                that rank's error
  *   -ENOTSUP     mpi: the program uses another MPI library than the one for which the module mpi
  *                was built
+ *   -ENOTSUP     nccl: the loaded NCCL lacks a field of options->nccl that is set
  *   -EPROTO      the ranks give different lists; the text has both. gloo with foreign_prefix: the
  *                other ranks use a later version of Gloo. mpi: the ranks belong to two jobs
  *   -ENOTRECOVERABLE  nccl: after an earlier failure this process can use its GPU no more; end the
@@ -635,13 +672,32 @@ typedef struct crunrt_op {
     const size_t *send_counts, *recv_counts;
     int64_t timeout_ms; /* timeout in ms; CRUNRT_TIMEOUT_DEFAULT means the group's timeout */
     void *stream; /* nccl only: the caller's cudaStream_t; NULL means the group's stream */
+    /* CRUNRT_PREMUL_SUM only: this rank's factor, one element of `dtype`, in host memory or in
+     * memory of the GPU. In host memory it may change after the call has returned, in memory of the
+     * GPU after the operation is done. */
+    const void *factor;
 } crunrt_op;
 
 #define CRUNRT_OP_INIT                                                                             \
     {                                                                                              \
         sizeof(crunrt_op), CRUNRT_OP_BARRIER, CRUNRT_UINT8, CRUNRT_SUM, 0, 0, NULL, NULL, 0, NULL, \
-            NULL, CRUNRT_TIMEOUT_DEFAULT, NULL                                                     \
+            NULL, CRUNRT_TIMEOUT_DEFAULT, NULL, NULL                                               \
     }
+
+/* Initialise structs of options as the ..._INIT macros do. Each ..._size() function returns the
+ * size of the struct in the loaded library, in bytes. If the argument is NULL, nothing happens. */
+CRUNRT_API size_t crunrt_init_options_size(void);
+CRUNRT_API void crunrt_init_options_init(crunrt_init_options *options);
+CRUNRT_API size_t crunrt_rejoin_options_size(void);
+CRUNRT_API void crunrt_rejoin_options_init(crunrt_rejoin_options *options);
+CRUNRT_API size_t crunrt_change_size(void);
+CRUNRT_API void crunrt_change_init(crunrt_change *change);
+CRUNRT_API size_t crunrt_group_options_size(void);
+CRUNRT_API void crunrt_group_options_init(crunrt_group_options *options);
+CRUNRT_API size_t crunrt_nccl_config_size(void);
+CRUNRT_API void crunrt_nccl_config_init(crunrt_nccl_config *config);
+CRUNRT_API size_t crunrt_op_size(void);
+CRUNRT_API void crunrt_op_init(crunrt_op *op);
 
 /* Runs one operation to its end. The short forms below return what this call returns: 0, or
  *   -EINVAL      rank, type, operation or pointers are wrong; nothing was sent, the group is intact
@@ -717,6 +773,35 @@ CRUNRT_API int crunrt_group_all_to_all_counts(crunrt_group *group, const void *s
                                               const size_t *send_counts, void *recv,
                                               const size_t *recv_counts, crunrt_dtype dtype);
 
+/* Gathers parts of different lengths. Sets recv, on `root`, to send[send_count] of all ranks, in
+ * rank order and without gaps; recv_counts[i] must be the send_count of rank i. On the other ranks
+ * recv and recv_counts may be NULL. send and recv must be different buffers. In error texts and
+ * flight records this operation is an all_to_all_counts, with which it is made. */
+CRUNRT_API int crunrt_group_gather_counts(crunrt_group *group, const void *send, size_t send_count,
+                                          void *recv, const size_t *recv_counts,
+                                          crunrt_dtype dtype, int root);
+
+/* Scatters parts of different lengths: the reverse of crunrt_group_gather_counts(). On ranks other
+ * than `root`, send and send_counts may be NULL. */
+CRUNRT_API int crunrt_group_scatter_counts(crunrt_group *group, const void *send,
+                                           const size_t *send_counts, void *recv,
+                                           size_t recv_count, crunrt_dtype dtype, int root);
+
+/* Gathers parts of different lengths on all ranks, in place: the parts follow each other in
+ * `buffer` in rank order and without gaps, part i has counts[i] elements, and before the call each
+ * rank has put its own part there. All ranks give the same counts. The operation is one broadcast
+ * from each rank, and its error texts name these. */
+CRUNRT_API int crunrt_group_all_gather_counts(crunrt_group *group, void *buffer,
+                                              const size_t *counts, crunrt_dtype dtype);
+
+/* Reduces `send` over all ranks, and sets recv[counts[r]] on each rank r to its part of the result.
+ * The parts follow each other in rank order and without gaps. All ranks give the same counts. send
+ * and recv must be different buffers. The operation is one reduce to each rank, and its error texts
+ * name these. */
+CRUNRT_API int crunrt_group_reduce_scatter_counts(crunrt_group *group, const void *send,
+                                                  void *recv, const size_t *counts,
+                                                  crunrt_dtype dtype, crunrt_reduce_op reduce);
+
 /* Waits until every rank of the group has called this function. */
 CRUNRT_API int crunrt_group_barrier(crunrt_group *group);
 
@@ -733,6 +818,43 @@ CRUNRT_API int crunrt_group_monitored_barrier(crunrt_group *group, int64_t timeo
  * Operations that the program starts on it with NCCL's own functions have no timeout. If such an
  * operation is captured in a CUDA graph, destroy the graph before the group. */
 CRUNRT_API void *crunrt_nccl_comm(crunrt_group *group);
+
+/* ---- memory for fast operations ----
+ *
+ * NCCL reaches memory without copies if it is registered with the group's communicator. On gloo and
+ * mpi these functions work, too, but have no effect on speed. */
+
+/* Allocates `size` bytes of memory that suits the group's backend: with ncclMemAlloc() on nccl, in
+ * host memory on gloo and mpi. The caller frees it with crunrt_group_memory_free(), on the same
+ * group or on another group of the same backend and device. Returns 0, -EINVAL, -ENOTSUP (NCCL is
+ * older than 2.19), -EIO or -ENOTRECOVERABLE (as crunrt_group_run(), but the group stays intact),
+ * or -ENOMEM. */
+CRUNRT_API int crunrt_group_memory_new(crunrt_group *group, size_t size, void **out);
+CRUNRT_API void crunrt_group_memory_free(crunrt_group *group, void *memory);
+
+typedef struct crunrt_registration crunrt_registration;
+
+typedef enum crunrt_register_kind {
+    /* for this rank's operations, with ncclCommRegister(); each rank may do it alone */
+    CRUNRT_REGISTER_LOCAL = 0,
+    /* as a window for symmetric memory, with ncclCommWindowRegister(): all ranks call this in the
+     * same order, each with memory of crunrt_group_memory_new() of the same size; NCCL 2.27 */
+    CRUNRT_REGISTER_SYMMETRIC = 1
+} crunrt_register_kind;
+
+/* Registers buffer[size], in bytes, with the group.
+ *
+ *   out   the registration; free it with crunrt_registration_free() before the memory is freed and
+ *         before crunrt_group_destroy()
+ *
+ * Returns 0, -EINVAL, -EPIPE (the group is broken), -ENOTSUP (the loaded NCCL is too old; nothing
+ * was done, the group is intact), -ENOMEM; or, if NCCL fails or another rank does not come in time,
+ * what crunrt_group_run() returns, and the group is broken. */
+CRUNRT_API int crunrt_group_register(crunrt_group *group, void *buffer, size_t size,
+                                     crunrt_register_kind kind, crunrt_registration **out);
+
+/* Ends a registration. If it is NULL, nothing happens. */
+CRUNRT_API void crunrt_registration_free(crunrt_registration *registration);
 
 /* Sends to, or receives from, one other rank. Two messages with the same tag between the same ranks
  * keep their order. The counts of both sides must be the same. nccl ignores tags. */

@@ -1,5 +1,6 @@
 /* mpi.h: a small part of MPI, implemented with libcrunrt, for programs such as nccl-tests and llm.c
- * that use MPI only to start their processes. It has no requests, statuses or derived types.
+ * that use MPI only to start their processes and for a few exchanges, and for micro-benchmarks. It
+ * has no derived types, windows, topologies or wildcards such as MPI_ANY_SOURCE.
  *
  *     make MPI=1 MPI_HOME=<prefix>/lib/crunmpi      builds such a program unmodified
  *     crun --nproc-per-node=8 ./all_reduce_perf     starts it
@@ -35,10 +36,45 @@ typedef enum crunmpi_datatype {
     MPI_INT64_T,
     MPI_UINT64_T,
     MPI_FLOAT,
-    MPI_DOUBLE
+    MPI_DOUBLE,
+    MPI_UNSIGNED_CHAR,
+    MPI_UNSIGNED,
+    MPI_UNSIGNED_LONG,
+    MPI_INT8_T,
+    MPI_UINT8_T,
+    MPI_INT32_T,
+    MPI_UINT32_T,
+    MPI_DOUBLE_INT /* struct { double value; int index; }, for MPI_MINLOC and MPI_MAXLOC */
 } MPI_Datatype;
 
-typedef enum crunmpi_op { MPI_OP_NULL = 0, MPI_SUM, MPI_MIN, MPI_MAX } MPI_Op;
+typedef enum crunmpi_op {
+    MPI_OP_NULL = 0,
+    MPI_SUM,
+    MPI_MIN,
+    MPI_MAX,
+    MPI_PROD,
+    MPI_BAND,
+    MPI_BOR,
+    MPI_BXOR,
+    MPI_MINLOC, /* only MPI_DOUBLE_INT, only in MPI_Reduce and MPI_Allreduce */
+    MPI_MAXLOC
+} MPI_Op;
+
+typedef struct crunmpi_request *MPI_Request;
+#define MPI_REQUEST_NULL ((MPI_Request) 0)
+
+typedef struct MPI_Status {
+    int MPI_SOURCE, MPI_TAG, MPI_ERROR;
+    int crunmpi_bytes; /* for MPI_Get_count() */
+} MPI_Status;
+#define MPI_STATUS_IGNORE   ((MPI_Status *) 0)
+#define MPI_STATUSES_IGNORE ((MPI_Status *) 0)
+
+typedef int MPI_Info;
+#define MPI_INFO_NULL        0
+#define MPI_COMM_TYPE_SHARED 1
+
+enum { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE };
 
 #define MPI_IN_PLACE ((void *) -1)
 
@@ -46,6 +82,10 @@ typedef enum crunmpi_op { MPI_OP_NULL = 0, MPI_SUM, MPI_MIN, MPI_MAX } MPI_Op;
  * describe. If no launcher has set such variables, MPI_COMM_WORLD contains only this process, and
  * the call writes a line about it to stderr. The arguments are ignored and may be NULL. */
 int MPI_Init(int *argc, char ***argv);
+/* Does the same. *provided is MPI_THREAD_FUNNELED at most: only the thread that has called this may
+ * call MPI. */
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided);
+int MPI_Initialized(int *flag);
 int MPI_Finalize(void); /* waits until all ranks have called it */
 
 int MPI_Comm_size(MPI_Comm comm, int *size);
@@ -55,7 +95,36 @@ int MPI_Comm_rank(MPI_Comm comm, int *rank);
  * *newcomm to the one for this rank's value. In it, ranks are ordered by `key`, then by rank in
  * `comm`. With `color` MPI_UNDEFINED, *newcomm is MPI_COMM_NULL. `comm` must be MPI_COMM_WORLD. */
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm);
+/* Does MPI_Comm_split() with one value of `color` for each host; split_type must be
+ * MPI_COMM_TYPE_SHARED. */
+int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm);
 int MPI_Comm_free(MPI_Comm *comm);
+
+/* Ends this process with the status `errorcode`, and an error file; the launcher then ends the
+ * other processes of the job. */
+int MPI_Abort(MPI_Comm comm, int errorcode);
+
+double MPI_Wtime(void); /* seconds on the monotonic clock */
+int MPI_Get_processor_name(char *name, int *length);
+#define MPI_MAX_PROCESSOR_NAME 256
+
+/* Messages. A send may wait until the receive has been called. A rank cannot send to itself. The
+ * counts of both sides must be the same. */
+int MPI_Send(const void *buffer, int count, MPI_Datatype datatype, int dest, int tag,
+             MPI_Comm comm);
+int MPI_Recv(void *buffer, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+             MPI_Status *status);
+int MPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                 void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                 MPI_Comm comm, MPI_Status *status);
+int MPI_Isend(const void *buffer, int count, MPI_Datatype datatype, int dest, int tag,
+              MPI_Comm comm, MPI_Request *request);
+int MPI_Irecv(void *buffer, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+              MPI_Request *request);
+int MPI_Wait(MPI_Request *request, MPI_Status *status);
+int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses);
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status);
+int MPI_Get_count(const MPI_Status *status, MPI_Datatype datatype, int *count);
 
 int MPI_Barrier(MPI_Comm comm);
 int MPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm);
@@ -64,6 +133,29 @@ int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, voi
                   int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
 int MPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
                int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm);
+int MPI_Scatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm);
+int MPI_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                 int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+
+/* With counts. The parts must follow each other in rank order and without gaps: other displacements
+ * are refused. */
+int MPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                   const int *recvcounts, const int *displs, MPI_Datatype recvtype, MPI_Comm comm);
+int MPI_Gatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                const int *recvcounts, const int *displs, MPI_Datatype recvtype, int root,
+                MPI_Comm comm);
+int MPI_Scatterv(const void *sendbuf, const int *sendcounts, const int *displs,
+                 MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype,
+                 int root, MPI_Comm comm);
+int MPI_Alltoallv(const void *sendbuf, const int *sendcounts, const int *sdispls,
+                  MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *rdispls,
+                  MPI_Datatype recvtype, MPI_Comm comm);
+
+int MPI_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+               int root, MPI_Comm comm);
+int MPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts,
+                       MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
 int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm);
 

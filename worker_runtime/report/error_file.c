@@ -1,11 +1,11 @@
 /* Writes the error file, which the launcher shows as the cause of a worker's failure.
- * base/error_json.h describes the format. If several workers fail, a launcher takes the error file
- * with the smallest timestamp for the root cause. */
+ * base/files/error_json.h describes the format. If several workers fail, a launcher takes the error
+ * file with the smallest timestamp for the root cause. */
 #include "worker_runtime/report/report_internal.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/error_json.h"
+#include "base/files/error_json.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,9 +7,10 @@
 #include "worker_runtime/report/report_internal.h"
 
 #include "base/clock.h"
-#include "base/error_json.h"
+#include "base/files/error_json.h"
+#include "base/files/private_file.h"
+#include "base/files/write_all.h"
 #include "base/memory.h"
-#include "base/private_file.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -63,21 +64,10 @@ static char *put_cause(char *to, int signum, const siginfo_t *info) {
     return put_text(put_number(to, address, 16), "\"");
 }
 
-static int write_all(int fd, const char *data, size_t len) {
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return -errno;
-        data += n;
-        len -= (size_t) n;
-    }
-    return 0;
-}
-
 static void write_error_file(const char *json, size_t len) {
     int fd = cr_private_create(fatal.temp);
     if (fd < 0) return;
-    int rc = write_all(fd, json, len);
+    int rc = cr_write_all(fd, json, len);
     (void) close(fd);
     if (rc == 0) (void) rename(fatal.temp, fatal.path);
 }

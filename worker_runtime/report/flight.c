@@ -14,7 +14,8 @@
 #include "worker_runtime/report/report.h"
 
 #include "base/clock.h"
-#include "base/private_file.h"
+#include "base/files/private_file.h"
+#include "base/files/write_all.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,13 +112,7 @@ struct out {
 };
 
 static void flush(struct out *o) {
-    for (size_t at = 0; at < o->len && o->rc == 0;) {
-        ssize_t n = write(o->fd, o->data + at, o->len - at);
-        if (n > 0)
-            at += (size_t) n;
-        else if (errno != EINTR)
-            o->rc = -errno;
-    }
+    if (o->rc == 0) o->rc = cr_write_all(o->fd, o->data, o->len);
     o->len = 0;
 }
 

@@ -32,7 +32,8 @@ static const char *dtype_name(crunrt_dtype t) {
 }
 
 static const char *reduce_name(crunrt_reduce_op op) {
-    static const char *const names[] = {"sum", "product", "max", "min", "avg", "and", "or", "xor"};
+    static const char *const names[] = {"sum", "product", "max", "min", "avg",
+                                        "and", "or",      "xor", "premul_sum"};
     return (size_t) op < CR_ARRAY_LEN(names) ? names[op] : "unknown operation";
 }
 

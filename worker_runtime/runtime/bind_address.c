@@ -7,8 +7,8 @@
  * the first interface that is up is used. */
 #include "worker_runtime/runtime/runtime.h"
 
-#include "base/address.h"
 #include "base/cleanup.h"
+#include "base/network/address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

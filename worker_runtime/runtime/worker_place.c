@@ -7,8 +7,8 @@
  * set, but they describe crun's process and not the worker. */
 #include "worker_runtime/runtime/worker_place.h"
 
-#include "base/endpoint.h"
 #include "base/memory.h"
+#include "base/network/endpoint.h"
 #include "base/parse.h"
 
 #include <errno.h>

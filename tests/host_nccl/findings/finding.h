@@ -11,6 +11,7 @@
 
 #include <cuda_runtime.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

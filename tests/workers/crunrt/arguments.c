@@ -90,6 +90,39 @@ static void refuse_counts(crunrt_group *g) {
     REQUIRE(out[0] == 0 && out[2] == 0, "nothing was written");
 }
 
+static void refuse_parts(crunrt_group *g) {
+    float x[64] = {0}, y[64] = {0};
+    size_t counts[64] = {0};
+    crunrt_registration *r = NULL;
+    void *memory = NULL;
+    int self = crunrt_group_rank(g);
+    crunrt_op op;
+    REFUSED(crunrt_group_gather_counts(NULL, x, 1, y, counts, CRUNRT_FLOAT32, 0), "the group");
+    REFUSED(crunrt_group_gather_counts(g, x, 1, y, counts, CRUNRT_FLOAT32, 99), "root 99");
+    REFUSED(crunrt_group_gather_counts(g, x, 1, y, NULL, CRUNRT_FLOAT32, self), "the counts");
+    REFUSED(crunrt_group_scatter_counts(g, x, NULL, y, 1, CRUNRT_FLOAT32, self), "the counts");
+    REFUSED(crunrt_group_all_gather_counts(g, x, NULL, CRUNRT_FLOAT32), "the counts");
+    REFUSED(crunrt_group_reduce_scatter_counts(g, x, y, NULL, CRUNRT_FLOAT32, CRUNRT_SUM),
+            "the counts");
+    REFUSED(crunrt_group_register(g, NULL, 1, CRUNRT_REGISTER_LOCAL, &r), "the buffer");
+    REFUSED(crunrt_group_register(g, x, 0, CRUNRT_REGISTER_LOCAL, &r), "the size is 0");
+    REFUSED(crunrt_group_register(g, x, 1, CRUNRT_REGISTER_LOCAL, NULL), "out");
+    REFUSED(crunrt_group_memory_new(g, 0, &memory), "the size is 0");
+    REFUSED(crunrt_group_memory_new(NULL, 1, &memory), "the group");
+    crunrt_op_init(&op);
+    op.kind = CRUNRT_OP_ALL_REDUCE;
+    op.send = x;
+    op.recv = y;
+    op.count = 1;
+    op.dtype = CRUNRT_FLOAT32;
+    op.reduce = CRUNRT_PREMUL_SUM;
+    REFUSED(crunrt_group_run(g, &op), "the factor is NULL");
+    op.factor = x;
+    op.dtype = CRUNRT_INT32;
+    REFUSED(crunrt_group_run(g, &op), "needs a floating type");
+    REQUIRE(crunrt_op_size() == sizeof(op), "size of an operation");
+}
+
 static void refuse_counts_alone(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.name = "two\nlines";
@@ -143,6 +176,7 @@ void mode_arguments(void) {
     refuse_null_runtime();
     refuse_null_store();
     refuse_counts(world);
+    refuse_parts(world);
     refuse_counts_alone();
     REQUIRE(crunrt_group_all_reduce(world, &x, &y, 1, CRUNRT_INT32, CRUNRT_SUM) == 0 && y == size,
             "the group goes on");

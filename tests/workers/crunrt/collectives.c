@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
 static uint32_t bits_of(float f) {
@@ -213,6 +214,57 @@ static void test_counts(crunrt_dtype dtype) {
     buffers_done(&out, "all_to_all_counts input", dtype, -1, 0);
 }
 
+/* Gathers and scatters parts of different lengths: part r has r + 1 elements. */
+static void test_uneven_parts(crunrt_dtype dtype, int root) {
+    size_t counts[64] = {0}, all = 0, before = 0, own = (size_t) rank + 1;
+    bool is_root = rank == root;
+    for (int p = 0; p < size; p++) all += counts[p] = (size_t) p + 1;
+    for (int p = 0; p < rank; p++) before += counts[p];
+    struct buffers whole = buffers_new(all, dtype), part = buffers_new(own, dtype);
+    for (size_t p = 0, k = 0; p < (size_t) size; p++)
+        for (size_t i = 0; i <= p; i++, k++) {
+            put(whole.want, k, dtype, message((int) p, 0, i));
+            put(whole.send, k, dtype, message((int) p, 0, i));
+        }
+    for (size_t i = 0; i < own; i++) {
+        put(part.send, i, dtype, message(rank, 0, i));
+        put(part.want, i, dtype, message(rank, 0, i));
+    }
+    REQUIRE(crunrt_group_gather_counts(world, part.send, own, is_root ? whole.recv : NULL,
+                                       is_root ? counts : NULL, dtype, root) == 0,
+            "gather_counts");
+    if (is_root) REQUIRE(memcmp(whole.recv, whole.want, whole.bytes) == 0, "gather_counts");
+    REQUIRE(crunrt_group_scatter_counts(world, is_root ? whole.send : NULL,
+                                        is_root ? counts : NULL, part.recv, own, dtype,
+                                        root) == 0,
+            "scatter_counts");
+    REQUIRE(memcmp(part.recv, part.want, part.bytes) == 0, "scatter_counts");
+    memset(whole.recv, 0, whole.bytes);
+    size_t element = crunrt_dtype_size(dtype);
+    memcpy(whole.recv + before * element, part.send, own * element);
+    REQUIRE(crunrt_group_all_gather_counts(world, whole.recv, counts, dtype) == 0,
+            "all_gather_counts");
+    REQUIRE(memcmp(whole.recv, whole.want, whole.bytes) == 0, "all_gather_counts");
+    memset(part.recv, 0, part.bytes);
+    REQUIRE(crunrt_group_reduce_scatter_counts(world, whole.send, part.recv, counts, dtype,
+                                               CRUNRT_MAX) == 0,
+            "reduce_scatter_counts");
+    buffers_done(&part, "reduce_scatter_counts", dtype, -1, 1);
+    buffers_done(&whole, "all_gather_counts", dtype, -1, 1);
+}
+
+static void test_own_memory(void) {
+    crunrt_registration *registration = NULL;
+    void *memory = NULL;
+    REQUIRE(crunrt_group_memory_new(world, 100, &memory) == 0, "memory");
+    int rc = crunrt_group_register(world, memory, 100, CRUNRT_REGISTER_LOCAL, &registration);
+    REQUIRE(rc == 0 && registration != NULL, "register %d", rc);
+    crunrt_registration_free(registration);
+    crunrt_registration_free(NULL);
+    crunrt_group_memory_free(world, memory);
+    crunrt_group_memory_free(world, NULL);
+}
+
 /* Passes a number from each rank to the next, once through all ranks. Then sends two messages with
  * different tags; each must arrive at the receive with its tag. */
 static void test_messages(void) {
@@ -263,8 +315,10 @@ void mode_collectives(void) {
             }
             test_movements(counts[c], dtype);
             test_counts(dtype);
+            if (counts[c] == 3) test_uneven_parts(dtype, t % size);
         }
     }
+    test_own_memory();
     test_messages();
     REQUIRE(crunrt_group_all_reduce(world, NULL, NULL, 0, CRUNRT_INT8, CRUNRT_SUM) == 0,
             "zero count");

@@ -2,6 +2,9 @@
  *
  *   nccl_open.c    makes a communicator: probe, exchange of ids, initialisation
  *   nccl_split.c   makes a communicator by splitting another
+ *   nccl_memory.c  memory that NCCL reaches without copies
+ *   nccl_reform.c  makes a communicator out of that of the last round, after a failure
+ *   reform_plan.c  how it does that: a decision without I/O
  *   nccl_launch.c  operations on streams, and works
  *   nccl_ops.c     operations as calls of NCCL
  *   nccl_overseer.c  a thread that keeps the deadlines of calls and operations
@@ -42,5 +45,9 @@ const struct crunrt_backend crunrt_backend = {
     .can_split = nccl_can_split,
     .split = nccl_split,
     .recoverable = nccl_recoverable,
+    .memory_new = nccl_memory_new,
+    .memory_free = nccl_memory_free,
+    .register_memory = nccl_register,
+    .deregister_memory = nccl_deregister,
     .looks_every_ms = STORE_LOOK_EVERY_MS,
 };

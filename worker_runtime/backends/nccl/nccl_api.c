@@ -74,12 +74,8 @@ static int find_all(void *cuda, void *nccl) {
     if (!find(nccl, #name, &api.name)) missing = #name;
     CUDA_FUNCTIONS(FIND_CUDA)
     NCCL_FUNCTIONS(FIND_NCCL)
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
-    (void) find(nccl, "ncclCommSplit", &api.ncclCommSplit);
-#endif
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
-    (void) find(nccl, "ncclCommInitRankScalable", &api.ncclCommInitRankScalable);
-#endif
+#define FIND_LATER(name, arguments) (void) find(nccl, #name, &api.name);
+    NCCL_LATER_FUNCTIONS(FIND_LATER)
     if (missing_cuda != NULL) {
         return cr_fail(&load_error, -ENODEV,
                        "load the CUDA driver: the library has no '%s'; install a driver for CUDA "

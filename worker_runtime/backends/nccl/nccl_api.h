@@ -91,6 +91,37 @@ typedef unsigned long long cuda_pointer; /* CUdeviceptr */
     X(ncclGroupStart)                                                                              \
     X(ncclGroupEnd)
 
+/* Functions that NCCL has had since the version in the comment. In the table they are NULL if the
+ * loaded NCCL lacks them. Their types are written here, because the headers with which this module
+ * is built may lack them, too. */
+#define NCCL_LATER_FUNCTIONS(X)                                                                    \
+    /* 2.11 */                                                                                     \
+    X(ncclRedOpCreatePreMulSum, (ncclRedOp_t * op, void *scalar, ncclDataType_t type,              \
+                                 ncclScalarResidence_t residence, ncclComm_t comm))                \
+    X(ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))                                         \
+    /* 2.18 */                                                                                     \
+    X(ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)) \
+    /* 2.19 */                                                                                     \
+    X(ncclMemAlloc, (void **out, size_t size))                                                     \
+    X(ncclMemFree, (void *memory))                                                                 \
+    X(ncclCommRegister, (ncclComm_t comm, void *buffer, size_t size, void **handle))               \
+    X(ncclCommDeregister, (ncclComm_t comm, void *handle))                                         \
+    /* 2.23 */                                                                                     \
+    X(ncclCommInitRankScalable, (ncclComm_t * out, int size, int rank, int ids,                    \
+                                 ncclUniqueId *list, ncclConfig_t *config))                        \
+    /* 2.27 */                                                                                     \
+    X(ncclCommShrink, (ncclComm_t comm, int *excluded, int count, ncclComm_t *out,                 \
+                       ncclConfig_t *config, int flags))                                           \
+    X(ncclCommWindowRegister, (ncclComm_t comm, void *buffer, size_t size, void **window,          \
+                               int flags))                                                         \
+    X(ncclCommWindowDeregister, (ncclComm_t comm, void *window))                                   \
+    /* 2.28.7 */                                                                                   \
+    X(ncclCommRevoke, (ncclComm_t comm, int flags))                                                \
+    /* 2.29 */                                                                                     \
+    X(ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId *id))                                    \
+    X(ncclCommGrow, (ncclComm_t comm, int size, const ncclUniqueId *id, int rank,                  \
+                     ncclComm_t *out, ncclConfig_t *config))
+
 struct nccl_api {
     int nccl_version; /* 22809 = 2.28.9 */
 #define MEMBER(name, arguments) int(*name) arguments;
@@ -99,12 +130,9 @@ struct nccl_api {
 #define MEMBER(name) __typeof__(&name) name;
     NCCL_FUNCTIONS(MEMBER)
 #undef MEMBER
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
-    __typeof__(&ncclCommSplit) ncclCommSplit; /* may be NULL */
-#endif
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
-    __typeof__(&ncclCommInitRankScalable) ncclCommInitRankScalable; /* may be NULL */
-#endif
+#define MEMBER(name, arguments) ncclResult_t(*name) arguments;
+    NCCL_LATER_FUNCTIONS(MEMBER)
+#undef MEMBER
 };
 
 /* Loads both libraries, once per process, and sets *out to the table. The environment variables

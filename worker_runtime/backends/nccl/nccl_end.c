@@ -58,6 +58,9 @@ struct job {
     struct nccl_state *states; /* a list, linked by next_in_job */
     ncclComm_t *comms;         /* the `count` communicators that the job aborts */
     int count;
+    struct nccl_state *keeper; /* state whose communicator is revoked and kept instead; its
+                                * communicator is kept_comm. NULL if there is none */
+    ncclComm_t kept_comm;
     bool is_done, is_abandoned; /* is_abandoned: true if the caller has given up waiting; both
                                  * are guarded by nccl_lock() */
 };
@@ -132,18 +135,33 @@ static void wait_for_calls(const struct job *j) {
     nccl_unlock();
 }
 
-/* Aborts the communicators of the job. With NCCL 2.22 and later all aborts are in one
- * ncclGroupStart() … ncclGroupEnd(). There ncclCommAbort() only marks a communicator as aborted, so
- * that its kernels and calls end, and ncclGroupEnd() frees the communicators. So this function
- * waits before ncclGroupEnd() until no thread is in a call with one of them. */
+/* Call this after ncclGroupEnd() for a communicator that was revoked in the group, which returned
+ * `r`. Keeps the communicator; or aborts it, if the revocation has failed. */
+static void keep_or_abort(struct job *j, ncclResult_t r) {
+    if (j->keeper == NULL) return;
+    if (r == ncclSuccess)
+        reform_keep(j->keeper, j->kept_comm);
+    else
+        (void) j->states->api->ncclCommAbort(j->kept_comm);
+}
+
+/* Aborts the communicators of the job, and revokes the one that is kept. With NCCL 2.22 and later
+ * all aborts are in one ncclGroupStart() … ncclGroupEnd(). There ncclCommAbort() only marks a
+ * communicator as aborted, so that its kernels and calls end, and ncclGroupEnd() frees the
+ * communicators. So this function waits before ncclGroupEnd() until no thread is in a call with
+ * one of them. */
 static void run_abort(struct job *j) {
     const struct nccl_api *api = j->states->api;
     bool is_grouped = api->nccl_version >= NCCL_GROUPED_ABORT;
     if (is_grouped) (void) api->ncclGroupStart();
-    for (int i = 0; i < j->count; i++) (void) api->ncclCommAbort(j->comms[i]);
+    ncclResult_t revoked = j->keeper != NULL ? api->ncclCommRevoke(j->kept_comm, 0) : ncclSuccess;
+    for (int i = 0; i < j->count; i++)
+        if (j->keeper == NULL || j->comms[i] != j->kept_comm)
+            (void) api->ncclCommAbort(j->comms[i]);
     if (!is_grouped) return;
     wait_for_calls(j);
-    (void) api->ncclGroupEnd();
+    ncclResult_t end = api->ncclGroupEnd();
+    keep_or_abort(j, revoked != ncclSuccess ? revoked : end);
 }
 
 /* Does nothing. The states of a late abort are not freed, because their groups may still use them.
@@ -182,8 +200,12 @@ static struct job *abort_job_new(const struct collection *c) {
     }
     *j = (struct job){.run = run_abort, .run_late = late_abort, .states = c->states,
                       .comms = comms};
-    for (struct nccl_state *s = c->states; s != NULL; s = s->next_in_job)
+    for (struct nccl_state *s = c->states; s != NULL; s = s->next_in_job) {
         comms[j->count++] = s->comm;
+        if (j->keeper != NULL || !s->is_connected || !reform_wants(s)) continue;
+        j->keeper = s;
+        j->kept_comm = s->comm;
+    }
     return j;
 }
 
@@ -269,15 +291,24 @@ static void run_close(struct job *j) {
 }
 
 static void late_close(struct job *j) {
-    if (!j->states->is_wedged) free(j->states);
+    if (!j->states->is_wedged) state_free(j->states);
+}
+
+/* If the round is over although this rank's group has not failed, aborts the communicator, so that
+ * it can be kept: to finalize it would wait for ranks that have aborted theirs. */
+static void abort_if_round_is_over(struct nccl_state *s) {
+    struct cr_error ignored;
+    if (!s->may_rejoin || !s->is_connected || !has_comm(s)) return;
+    if (s->store.peek(s->store.arg, &ignored) < 0) nccl_abort(s);
 }
 
 void nccl_close(void *arg) {
     struct nccl_state *s = arg;
     if (s->api == NULL || s->context == NULL) {
-        free(s);
+        state_free(s);
         return;
     }
+    abort_if_round_is_over(s);
     nccl_lock();
     /* After this block, aborts of other communicators do not include this one, and nothing here
      * uses the group's store, so the group may be freed. */
@@ -296,5 +327,5 @@ void nccl_close(void *arg) {
     if (j == NULL) return;
     *j = (struct job){.run = run_close, .run_late = late_close, .states = s, .count = 1};
     s->next_in_job = NULL;
-    if (run_with_limit(j, FINALIZE_TIMEOUT_MS + abort_timeout_ms()) && !s->is_wedged) free(s);
+    if (run_with_limit(j, FINALIZE_TIMEOUT_MS + abort_timeout_ms()) && !s->is_wedged) state_free(s);
 }

@@ -27,6 +27,7 @@ struct nccl_state {
      * stream: operations run on `own` and wait for what the program has put on this stream before.
      */
     cudaStream_t caller_stream;
+    int64_t timeout_ms;    /* timeout of calls that are no operations */
     cudaStream_t own;      /* the stream on which operations run */
     cudaStream_t captured; /* the stream on which operations are captured into a CUDA graph */
     cudaEvent_t ready;     /* recorded on a caller's stream, so that `own` can wait for that
@@ -35,7 +36,14 @@ struct nccl_state {
     bool is_blocking;
     bool reads_host_memory; /* true if the GPU shares the CPU's address space */
     int aborts_before;      /* the value of abort_count() when this state was made */
-    char name[64];          /* the communicator's name; NCCL keeps a pointer to this array */
+    char *name;             /* the communicator's name; NCCL keeps this pointer */
+    ncclConfig_t config;    /* what the program has configured; NCCL keeps the pointers in it */
+    char *net_name;         /* copy of the configured name of the network plugin; NULL if none */
+    bool may_rejoin;        /* true if the process may rejoin and the group has all ranks, so that
+                             * the communicator is kept after a failure; see nccl_reform.c */
+    bool is_kept;           /* true if the communicator was kept; its name is freed with it */
+    uint64_t tag;           /* number that all ranks of the communicator have in common; 0 if the
+                             * group does not have all ranks */
     struct backend_store store;
     struct launch *pending; /* started sends and receives that are not on the stream yet; NULL if
                              * there are none */
@@ -219,7 +227,13 @@ struct nccl_state *state_new(const struct backend_group *group, struct cr_error 
  * state to the overseer. Returns 0; or a negative errno, and sets err. */
 int prepare_device(struct nccl_state *s, struct cr_error *err);
 void release_device(struct nccl_state *s);
+void state_free(struct nccl_state *s);
 
+/* Copies the program's configuration to s->config. Returns 0; -ENOTSUP, and sets err, if the loaded
+ * NCCL lacks a field that is set; or -ENOMEM. */
+int read_config(struct nccl_state *s, const crunrt_nccl_config *given, struct cr_error *err);
+
+/* Returns the configuration with which NCCL makes the communicator of `s`. */
 ncclConfig_t config_of(const struct nccl_state *s);
 
 /* Ends all ncclGroupStart() of this thread that have no ncclGroupEnd() yet. Some releases of NCCL
@@ -256,6 +270,32 @@ void abort_because(struct nccl_state *s, const struct cr_error *reason);
 /* Ends the communicator of `arg`, a struct nccl_state, and frees the state. If this exceeds its
  * time limit, it returns without having freed the state. */
 void nccl_close(void *arg);
+
+/* ---- nccl_memory.c ---- */
+
+int nccl_memory_new(void *arg, size_t size, void **out, struct cr_error *err);
+void nccl_memory_free(void *arg, void *memory);
+int nccl_register(void *arg, void *buffer, size_t size, crunrt_register_kind kind, void **out,
+                  struct cr_error *err);
+void nccl_deregister(void *arg, crunrt_register_kind kind, void *handle);
+
+/* ---- nccl_reform.c ---- */
+
+/* Returns true if the loaded NCCL has the functions to re-form communicators, and the environment
+ * does not forbid it. */
+bool reform_is_possible(const struct nccl_state *s);
+
+/* Call this with the lock held. Returns true if the communicator of `s`, which has failed, is to be
+ * revoked and kept instead of aborted. */
+bool reform_wants(const struct nccl_state *s);
+
+/* Keeps a revoked communicator until the next call of reform_comm(). */
+void reform_keep(struct nccl_state *s, ncclComm_t comm);
+
+/* Makes the communicator of `s` out of the one that was kept, if the ranks of the group agree on
+ * that. Every rank of a group of all ranks calls this. Returns 1 if the communicator is made, and 0
+ * if the ranks must make it from nothing. Otherwise returns a negative errno and sets err. */
+int reform_comm(struct nccl_state *s, const struct backend_group *g, struct cr_error *err);
 
 /* ---- functions in the backend's table ---- */
 

@@ -83,16 +83,9 @@ static int ranks_per_root(void) {
 }
 
 static int root_count(const struct nccl_api *api, int size) {
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
     if (api->ncclCommInitRankScalable == NULL) return 1;
     int per_root = ranks_per_root();
     return size > per_root ? (size + per_root - 1) / per_root : 1;
-#else
-    (void) api;
-    (void) size;
-    (void) ranks_per_root;
-    return 1;
-#endif
 }
 
 /* Returns the rank of root number `root`. NCCL divides the ranks into `roots` blocks; each of the
@@ -128,12 +121,8 @@ static int exchange_id(const struct backend_group *g, const struct nccl_api *api
 static ncclResult_t begin_init(struct nccl_state *s, ncclUniqueId *ids, int roots,
                                ncclComm_t *comm) {
     ncclConfig_t config = config_of(s);
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
-    if (roots > 1) {
+    if (roots > 1)
         return s->api->ncclCommInitRankScalable(comm, s->size, s->rank, roots, ids, &config);
-    }
-#endif
-    (void) roots;
     return s->api->ncclCommInitRankConfig(comm, s->size, ids[0], s->rank, &config);
 }
 
@@ -218,8 +207,10 @@ int nccl_open(const struct backend_group *group, void **out, struct cr_error *er
     struct nccl_state *s = state_new(group, err);
     if (s == NULL) return -ENOMEM;
     int rc = nccl_api_load(&s->api, err);
+    if (rc == 0) rc = read_config(s, group->nccl, err);
     if (rc == 0) rc = prepare_device(s, err);
-    if (rc == 0) rc = connect_comm(s, group, err);
+    int made = rc == 0 && group->is_whole ? reform_comm(s, group, err) : 0;
+    if (rc == 0) rc = made < 0 ? made : made == 0 ? connect_comm(s, group, err) : 0;
     if (rc < 0) {
         if (s->api != NULL) nccl_abort(s);
         nccl_close(s);

@@ -25,6 +25,8 @@ static int reduction_of(crunrt_reduce_op op, ncclRedOp_t *out) {
         [CRUNRT_SUM] = ncclSum, [CRUNRT_PRODUCT] = ncclProd, [CRUNRT_MAX] = ncclMax,
         [CRUNRT_MIN] = ncclMin, [CRUNRT_AVG] = ncclAvg,
     };
+    *out = ncclSum; /* enqueue() replaces it for a sum of products */
+    if (op == CRUNRT_PREMUL_SUM) return 0;
     if ((size_t) op >= CR_ARRAY_LEN(ops)) return -ENOTSUP;
     *out = ops[op];
     return 0;
@@ -121,6 +123,34 @@ static ncclResult_t enqueue_call(const struct call *c) {
     return ncclInvalidArgument;
 }
 
+/* Returns true if the GPU's driver knows the memory, false if it is ordinary host memory. */
+static bool is_gpu_memory(const struct nccl_state *s, const void *p) {
+    unsigned type = 0;
+    return s->api->cuPointerGetAttribute(&type, CUDA_MEMORY_TYPE, (cuda_pointer) (uintptr_t) p) ==
+           0;
+}
+
+static bool multiplies(const crunrt_op *op) {
+    return op->reduce == CRUNRT_PREMUL_SUM &&
+           (op->kind == CRUNRT_OP_ALL_REDUCE || op->kind == CRUNRT_OP_REDUCE ||
+            op->kind == CRUNRT_OP_REDUCE_SCATTER);
+}
+
+/* Makes the operator of a sum of products, which lasts for one operation. NCCL allows to destroy an
+ * operator as soon as the operation is enqueued. */
+static ncclResult_t enqueue_multiplied(struct call *c) {
+    const struct nccl_api *api = c->s->api;
+    void *factor = (void *) (uintptr_t) c->op->factor;
+    ncclScalarResidence_t where =
+        is_gpu_memory(c->s, factor) ? ncclScalarDevice : ncclScalarHostImmediate;
+    ncclResult_t r =
+        api->ncclRedOpCreatePreMulSum(&c->reduction, factor, c->type, where, c->comm);
+    if (r != ncclSuccess) return r;
+    r = enqueue_call(c);
+    (void) api->ncclRedOpDestroy(c->reduction, c->comm);
+    return r;
+}
+
 static bool uses_send(const struct nccl_state *s, const crunrt_op *op) {
     if (op->kind == CRUNRT_OP_SCATTER) return s->rank == op->root;
     return op->kind != CRUNRT_OP_BROADCAST && op->kind != CRUNRT_OP_RECV &&
@@ -156,6 +186,9 @@ static int describe(const struct nccl_state *s, const struct backend_call *call,
         return cr_fail(err, -ENOTSUP, "NCCL %d has no data type %d", s->api->nccl_version,
                        (int) op->dtype);
     }
+    if (multiplies(op) &&
+        (s->api->ncclRedOpCreatePreMulSum == NULL || s->api->ncclRedOpDestroy == NULL))
+        return cr_fail(err, -ENOTSUP, "this NCCL has no sums of products with a factor");
     if (reduction_of(op->reduce, &c->reduction) < 0) {
         return cr_fail(err, -ENOTSUP, "nccl has no reduce operation %d (bitwise)",
                        (int) op->reduce);
@@ -179,5 +212,5 @@ ncclResult_t enqueue(const struct nccl_state *s, ncclComm_t comm, const struct b
     if (describe(s, call, &c, NULL) < 0) return ncclInvalidArgument;
     c.comm = comm;
     c.stream = stream;
-    return enqueue_call(&c);
+    return multiplies(c.op) ? enqueue_multiplied(&c) : enqueue_call(&c);
 }

@@ -12,17 +12,13 @@ int nccl_can_split(void *arg, const struct backend_group *g) {
     struct nccl_state *parent = arg;
     const char *wanted = getenv("CRUNRT_NCCL_SPLIT");
     if (wanted != NULL && strcmp(wanted, "0") == 0) return 0;
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
     if (!has_comm(parent) || parent->api->ncclCommSplit == NULL) return 0;
     return g->rank < 0 || g->device == parent->device;
-#else
-    (void) parent;
-    (void) g;
-    return 0;
-#endif
 }
 
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
+#ifndef NCCL_SPLIT_NOCOLOR /* headers before 2.18 */
+#define NCCL_SPLIT_NOCOLOR (-1)
+#endif
 
 /* Waits until NCCL has written the child's handle to *child, and until the child is initialised.
  * With the releases of NCCL up to now, the handle may appear a moment after the parent has left the
@@ -69,6 +65,7 @@ static int split_off(struct nccl_state *parent, struct nccl_state *s, const stru
     int64_t deadline_ms = cr_deadline_ms(g->timeout_ms);
     struct visit v;
     int rc = nccl_flush(parent, err);
+    if (rc == 0 && is_member) rc = read_config(s, g->nccl, err);
     if (rc == 0 && is_member) rc = prepare_device(s, err);
     if (rc == 0) rc = visit_begin(parent, &v, err);
     if (rc < 0) return rc;
@@ -123,15 +120,3 @@ int nccl_split(void *arg, const struct backend_group *g, void **out, struct cr_e
     }
     return 0;
 }
-
-#else
-
-int nccl_split(void *parent, const struct backend_group *g, void **out,
-                      struct cr_error *err) {
-    (void) parent;
-    (void) g;
-    *out = NULL;
-    return cr_fail(err, -ENOTSUP, "split the communicator: built without ncclCommSplit");
-}
-
-#endif

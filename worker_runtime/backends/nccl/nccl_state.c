@@ -2,7 +2,6 @@
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +21,20 @@ struct nccl_state *state_new(const struct backend_group *group, struct cr_error 
     s->device = group->device;
     s->caller_stream = group->stream;
     s->store = group->store;
-    (void) snprintf(s->name, sizeof(s->name), "%s", group->name);
-    return s;
+    s->timeout_ms = group->timeout_ms;
+    s->config = (ncclConfig_t) NCCL_CONFIG_INITIALIZER;
+    s->may_rejoin = group->is_whole && group->can_rejoin;
+    s->name = strdup(group->name);
+    if (s->name != NULL) return s;
+    (void) cr_fail(err, -ENOMEM, "open a communicator: out of memory");
+    free(s);
+    return NULL;
+}
+
+void state_free(struct nccl_state *s) {
+    if (!s->is_kept) free(s->name);
+    if (!s->is_kept) free(s->net_name);
+    free(s);
 }
 
 /* Retains the device's primary context, which the CUDA runtime also uses. It is never released,
@@ -70,8 +81,74 @@ void release_device(struct nccl_state *s) {
     if (s->own != NULL) (void) api->cuStreamDestroy_v2(s->own);
 }
 
+/* ---- NCCL's configuration ---- */
+
+/* Sets *field to `value`, unless that is -1. `name` is the field's name for the error text, and
+ * `since` the first version of NCCL that has the field. An older NCCL would ignore it. */
+static int set_field(const struct nccl_api *api, int *field, int value, const char *name, int since,
+                     struct cr_error *err) {
+    if (value == -1) return 0;
+    if (api->nccl_version < since)
+        return cr_fail(err, -ENOTSUP,
+                       "configure NCCL: the loaded version %d has no '%s'; it needs %d",
+                       api->nccl_version, name, since);
+    *field = value;
+    return 0;
+}
+
+#define SET(member, field, since)                                                                  \
+    if (rc == 0) rc = set_field(s->api, &s->config.field, c.member, #member, since, err)
+
+/* For a field that the headers lack with which this module was built. */
+#define REFUSE(member)                                                                             \
+    if (rc == 0 && c.member != -1)                                                                 \
+        rc = cr_fail(err, -ENOTSUP,                                                                \
+                     "configure NCCL: this module was built for %d, which has no '%s'",            \
+                     NCCL_VERSION_CODE, #member)
+
+static int set_fields(struct nccl_state *s, crunrt_nccl_config c, struct cr_error *err) {
+    int rc = 0;
+    SET(min_ctas, minCTAs, 21700);
+    SET(max_ctas, maxCTAs, 21700);
+    SET(cga_cluster_size, cgaClusterSize, 21700);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 26, 0)
+    SET(traffic_class, trafficClass, 22600);
+#else
+    REFUSE(traffic_class);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    SET(collnet, collnetEnable, 22700);
+    SET(cta_policy, CTAPolicy, 22700);
+    SET(nvls_ctas, nvlsCTAs, 22700);
+#else
+    REFUSE(collnet);
+    REFUSE(cta_policy);
+    REFUSE(nvls_ctas);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    SET(channels_per_net_peer, nChannelsPerNetPeer, 22800);
+    SET(nvlink_centric_sched, nvlinkCentricSched, 22800);
+#else
+    REFUSE(channels_per_net_peer);
+    REFUSE(nvlink_centric_sched);
+#endif
+    return rc;
+}
+
+int read_config(struct nccl_state *s, const crunrt_nccl_config *given, struct cr_error *err) {
+    crunrt_nccl_config c = CRUNRT_NCCL_CONFIG_INIT;
+    if (given == NULL) return 0;
+    memcpy(&c, given, given->size < sizeof(c) ? given->size : sizeof(c));
+    int rc = set_fields(s, c, err);
+    if (rc < 0 || c.net_name == NULL) return rc;
+    s->net_name = strdup(c.net_name);
+    if (s->net_name == NULL) return cr_fail(err, -ENOMEM, "configure NCCL: out of memory");
+    s->config.netName = s->net_name;
+    return 0;
+}
+
 ncclConfig_t config_of(const struct nccl_state *s) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclConfig_t config = s->config;
     config.blocking = s->is_blocking;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
     config.commName = s->name;

@@ -1,0 +1,3 @@
+module crun/examples/go
+
+go 1.19

@@ -1,0 +1,16 @@
+/* The ..._size() and ..._init() functions of the structs of options, for languages that cannot use
+ * the ..._INIT macros. */
+#include <crunrt.h>
+
+#define OPTIONS(name, initial)                                                                     \
+    size_t name##_size(void) { return sizeof(name); }                                              \
+    void name##_init(name *out) {                                                                  \
+        if (out != NULL) *out = (name) initial;                                                    \
+    }
+
+OPTIONS(crunrt_init_options, CRUNRT_INIT_OPTIONS_INIT)
+OPTIONS(crunrt_rejoin_options, CRUNRT_REJOIN_OPTIONS_INIT)
+OPTIONS(crunrt_change, CRUNRT_CHANGE_INIT)
+OPTIONS(crunrt_group_options, CRUNRT_GROUP_OPTIONS_INIT)
+OPTIONS(crunrt_nccl_config, CRUNRT_NCCL_CONFIG_INIT)
+OPTIONS(crunrt_op, CRUNRT_OP_INIT)
