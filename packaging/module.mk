@@ -27,6 +27,24 @@ wheel: package-build ## the wheel crun-launcher in build/dist
 
 .PHONY: package-build wheel
 
+# The wheel for aarch64, by Debian's cross compiler. It has no Gloo and no NCCL module.
+AARCH64      := aarch64-linux-gnu-
+aarch64_root := $(CURDIR)/build/sysroot-aarch64
+aarch64_libs := $(aarch64_root)/usr/lib/aarch64-linux-gnu
+wheel-aarch64: ## the wheel for aarch64, with Debian's cross compiler (needs Debian's archive)
+	@command -v $(AARCH64)gcc >/dev/null || { echo 'make the wheel for aarch64:' \
+	    '$(AARCH64)gcc is missing (Debian: gcc-aarch64-linux-gnu)' >&2; exit 1; }
+	$(Q)packaging/sysroot.sh arm64 $(aarch64_root)
+	+$(Q)$(MAKE) package-build PACKAGE_BUILD=build/aarch64 LD=$(AARCH64)ld AR=$(AARCH64)ar \
+	    CC='$(AARCH64)gcc -isystem $(aarch64_root)/usr/include -B$(aarch64_libs)' \
+	    OBJCOPY=$(AARCH64)objcopy GLOO=no NCCL=no UV_LIBS=$(aarch64_libs)/libuv.so
+	$(Q)packaging/wheel.py --build build/aarch64 --version $(VERSION) --machine aarch64 \
+	    --out $(PACKAGE_OUT) --tools $(AARCH64) --sysroot $(aarch64_root)
+
+check-aarch64: all wheel-aarch64 ## the aarch64 programs under qemu-user, where it is installed
+	$(Q)CRUN_TEST_AARCH64=$(PACKAGE_OUT) $(runner) --jobs 1 integration --filter aarch64
+.PHONY: wheel-aarch64 check-aarch64
+
 deb: package-build ## the Debian package crun-launcher in build/dist
 	$(Q)packaging/deb.py --build $(PACKAGE_BUILD) --version $(VERSION) --out $(PACKAGE_OUT)
 

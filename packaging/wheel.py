@@ -104,6 +104,24 @@ def libraries_of(objdump, path):
     return found
 
 
+def libraries_in(sysroot, objdump, path):
+    """Returns what libraries_of() returns, for a file of another machine, whose libraries lie in
+    the folder `sysroot`; ldd works only for files of this machine."""
+    found = {}
+    for soname in re.findall(r"NEEDED +(\S+)", run(objdump, "-p", path)):
+        if not ON_EVERY_HOST.match(soname):
+            library = next(sysroot.glob(f"usr/lib/*/{soname}"))
+            found.update({soname: library, **libraries_in(sysroot, objdump, library)})
+    return found
+
+
+def licences_in(sysroot):
+    """Yields (package, text) of the packages that were unpacked into the folder."""
+    for path in sorted(sysroot.glob("usr/share/doc/*/copyright")):
+        if not path.parent.name.endswith("-dev"):
+            yield path.parent.name, path.read_text()
+
+
 def licence_of(library):
     """Returns (package, text) of the Debian package that a bundled library is from, or None."""
     for path in (library, str(pathlib.Path(library).resolve())):
@@ -116,7 +134,7 @@ def licence_of(library):
     return None
 
 
-def add_modules(wheel, build, linked):
+def add_modules(wheel, build, linked, sysroot):
     """Adds libcrunrt, its modules, and the shared libraries that these need."""
     wheel.add_binary("crunrt/lib/libcrunrt.so.0", build / "lib" / "libcrunrt.so.0")
     bundled = {}
@@ -126,11 +144,12 @@ def add_modules(wheel, build, linked):
             print(f"  the wheel has no {name}: it was not built")
             continue
         wheel.add_binary(f"crunrt/lib/crunrt/{name}", module)
-        bundled.update(libraries_of(wheel.objdump, module))
+        bundled.update(libraries_in(sysroot, wheel.objdump, module) if sysroot
+                       else libraries_of(wheel.objdump, module))
     for soname, path in sorted(bundled.items()):
         wheel.add_binary(f"crunrt/lib/crunrt/bundled/{soname}", pathlib.Path(path).resolve())
-    for path in [*bundled.values(), *linked]:
-        found = licence_of(path)
+    licences = licences_in(sysroot) if sysroot else map(licence_of, [*bundled.values(), *linked])
+    for found in licences:
         name = f"{wheel.info}/licenses/{found[0]}.txt" if found else None
         if found and name not in [n for n, _, _ in wheel.files]:
             wheel.add(name, found[1])
@@ -164,11 +183,13 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--tools", default="", help="prefix of strip and objdump")
     parser.add_argument("--linked", nargs="*", default=[], help="static libraries in the programs")
+    parser.add_argument("--sysroot", type=pathlib.Path,
+                        help="folder of another machine's libraries")
     args = parser.parse_args()
     wheel = Wheel(args.version, args.tools + "strip", args.tools + "objdump")
     for program in PROGRAMS:
         wheel.add_binary(f"{wheel.data}/scripts/{program}", args.build / "bin" / program, True)
-    add_modules(wheel, args.build, args.linked)
+    add_modules(wheel, args.build, args.linked, args.sysroot)
     add_package(wheel)
     add_documents(wheel)
     tag = f"py3-none-manylinux_{wheel.glibc[0]}_{wheel.glibc[1]}_{args.machine}"

@@ -17,9 +17,10 @@ from .store import Store
 
 # A survivor that calls meeting 0 looks at the roll this often, in seconds.
 _LOOK_S = 0.001
-# It calls the meeting so many seconds after the last survivor has come: if just one is missing, who
-# is then the one that died, and if several are missing.
-_ONE_MISSING_S, _MANY_MISSING_S = 0.010, 0.100
+# It calls the meeting so many seconds after the last survivor has come: _ONE_MISSING_S if just one
+# is missing, which is probably the one that died, and _MANY_MISSING_S if several are missing. A
+# survivor that comes later is taken in by the next meeting, after one step of the others.
+_ONE_MISSING_S, _MANY_MISSING_S = 0.010, 0.025
 
 
 class Meetings:

@@ -196,8 +196,7 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     char name[SEAT_NAME_MAX];
     if (c->phase == COORDINATOR_ENDED || s->state == SEAT_SUCCEEDED) return;
     if (s->state == SEAT_LEAVING) return;
-    s->left_idle =
-        s->state == SEAT_JOINED || s->state == SEAT_QUEUED || s->state == SEAT_ASIDE;
+    s->left_idle = s->state == SEAT_JOINED || s->state == SEAT_QUEUED || s->state == SEAT_ASIDE;
     if (s->left_idle) c->left_idle++;
     seat_enter(c, s, SEAT_LEAVING, now_ms);
     s->is_ended = true;
@@ -294,8 +293,8 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
  * counted as succeeded. If its workers were running, the round is stopped. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why) {
-    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->left_idle;
-    bool had_round = !waits || s->group_rank >= 0;
+    bool has_waited = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->left_idle;
+    bool had_round = !has_waited || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];
     seat_name(s, name);
@@ -321,11 +320,16 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
     coordinator_reconcile(c, now_ms);
 }
 
+void coordinator_count_lost(struct coordinator *c, int64_t now_ms,
+                            const struct coordinator_seat *s) {
+    /* the last message is the last sign of the node: it may have been gone since then */
+    aside_node_gone(c, now_ms, s->heard_ms, s);
+    charge_node_gone(c, s->heard_ms, s);
+}
+
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why) {
-    /* the last message is the last sign of the node: it may have been gone since then */
-    aside_node_gone(c, now_ms, seat->heard_ms, seat);
-    charge_node_gone(c, seat->heard_ms, seat);
+    coordinator_count_lost(c, now_ms, seat);
     seat->is_ended = !seat->abandons;
     coordinator_vacate(c, now_ms, seat, "was lost", why);
 }

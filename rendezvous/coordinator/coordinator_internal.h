@@ -287,9 +287,14 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
  * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
-/* Takes the seat away from a node that gets another seat at once. Differs from coordinator_vacate()
- * in two points: no round is formed, because it would form without the node, and the job is not
- * discarded if no other seat is taken. */
+/* Call this when a node is lost, before its seat is removed: notes what follows for its host, and
+ * for what the last failure costs. */
+void coordinator_count_lost(struct coordinator *c, int64_t now_ms,
+                            const struct coordinator_seat *s);
+/* Takes the seat away from a node that gets another seat at once, or from one of several nodes that
+ * are lost at once. Differs from coordinator_vacate() in two points: no round is formed, because it
+ * would form without the node or with the other lost nodes, and the job is not discarded if no
+ * other seat is taken. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why);
 

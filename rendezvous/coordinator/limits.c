@@ -102,7 +102,7 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     (void) snprintf(why, sizeof(why), "nothing heard from it for %" PRId64 " ms",
                     now_ms - s->heard_ms);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
-    charge_node_gone(c, s->heard_ms, s);
+    coordinator_count_lost(c, now_ms, s);
     s->is_ended = false; /* the node's process may still run, with another coordinator */
     coordinator_take_seat(c, now_ms, s, "was lost", why);
 }

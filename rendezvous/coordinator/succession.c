@@ -225,8 +225,9 @@ void succession_round_formed(struct coordinator *c) {
 
 void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_SPARE};
-    bool is_spare = c->phase == COORDINATOR_RUNNING && s->state == SEAT_JOINED;
-    if (!is_spare || !c->succession.allows_heirs || c->is_rebuilt) return;
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE;
+    if (c->phase != COORDINATOR_RUNNING || !waits || c->is_rebuilt) return;
+    if (!c->succession.allows_heirs) return;
     m.spare.heirs = c->succession.heirs_text;
     seat_send(c, s, &m);
 }

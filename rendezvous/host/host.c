@@ -173,8 +173,16 @@ static bool wants_nodes(const struct coordinator_host_options *o) {
  * and would close its connection. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
-    const struct store_server_options options = {.ports = o->ports,
-                                                 .restricted = host->is_restricted};
+    struct store_server_options options = {.ports = o->ports, .restricted = host->is_restricted};
+    char key[RDZV_TEXT_MAX + 32], why[RDZV_TEXT_MAX + 100];
+    if (o->own_run_id != NULL && wants_nodes(o)) {
+        (void) snprintf(key, sizeof(key), "torch.rendezvous.%s", o->own_run_id);
+        (void) snprintf(why, sizeof(why), "it is a torchrun that looks for job '%.100s', which crun "
+                        "serves here; start all nodes with crun, or all with torchrun",
+                        o->own_run_id);
+        options.refused_key = key;
+        options.refused_why = why;
+    }
     int rc = store_server_start(&options, &host->store, err);
     if (rc == 0 && wants_nodes(o)) rc = host_accept_handoffs(host, err);
     if (rc == 0 && o->listen_host != NULL) {

@@ -201,7 +201,11 @@ bool host_retire_own_job(struct coordinator_host *host);
 /* Call this when another host leads the job. Sends the nodes of the job away; nodes that come later
  * are sent to that host. */
 void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
-/* Decides whether this host serves a node that has sent HELLO. */
+/* Call this when another host says that it leads the job, at this address. If this host's
+ * coordinator may not decide, because it has formed no round of the job or lacks the majority of
+ * the nodes, calls host_supersede_job(). */
+void host_hear_leader(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
+/* Returns whether this host serves a node that has sent HELLO (rules/leading_internal.h). */
 struct host_session_verdict host_judge(struct coordinator_host *host,
                                        const struct rdzv_hello *hello);
 

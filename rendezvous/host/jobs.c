@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rendezvous/rules/rules.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -380,33 +381,39 @@ void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, 
     coordinator_send_away(job->coordinator);
 }
 
-/* Returns the epoch of the job at this host; `job` may be NULL. */
-static uint64_t epoch_of(const struct coordinator_host *host, const struct host_job *job) {
-    bool is_larger = job != NULL && job->epoch > host->terms.epoch;
-    return is_larger ? job->epoch : host->terms.epoch;
+/* Returns what this host knows about the job; `job` may be NULL. */
+static struct leading leading_of(const struct coordinator_host *host, const struct host_job *job) {
+    struct leading l = {.allows_heirs = host->allows_heirs, .has_job = job != NULL,
+                        .host_epoch = host->terms.epoch};
+    if (job != NULL) l.job_epoch = job->epoch;
+    if (job != NULL) l.is_superseded = job->is_superseded;
+    return l;
 }
 
-/* A node that names a larger epoch than this host's has tried to join an heir. But if this host's
- * coordinator may decide, no heir has won. This host then goes on under the epoch that the node
- * names. */
 struct host_session_verdict host_judge(struct coordinator_host *host,
                                        const struct rdzv_hello *hello) {
     struct host_job *job = host_find_job(host, hello->run_id);
-    struct host_session_verdict v = {.epoch = epoch_of(host, job)};
-    v.serves = hello->epoch <= v.epoch;
-    if (!host->allows_heirs) return v;
-    if (!v.serves && job != NULL && !job->is_superseded &&
+    struct leading l = leading_of(host, job);
+    struct host_session_verdict v = {0};
+    if (leading_is_in_doubt(&l, hello->epoch) &&
         coordinator_hear_epoch(job->coordinator, host_now_ms(host)) == COORDINATOR_IS_SUPERSEDED) {
-        job->is_superseded = true;
+        job->is_superseded = l.is_superseded = true;
     }
-    v.serves = job == NULL || !job->is_superseded;
-    if (v.serves && hello->epoch > v.epoch) v.epoch = hello->epoch;
-    if (v.serves && job != NULL) job->epoch = v.epoch;
-    if (!v.serves && job->leader_addr[0] != '\0') {
+    v.serves = leading_serves(&l, hello->epoch, &v.epoch);
+    if (v.serves && job != NULL && host->allows_heirs) job->epoch = v.epoch;
+    if (!v.serves && job != NULL && job->leader_addr[0] != '\0') {
         v.addr = job->leader_addr;
         v.port = job->leader_port;
     }
     return v;
+}
+
+void host_hear_leader(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port) {
+    const struct leading l = leading_of(job->host, job);
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    if (leading_gives_up(&l, epoch, view.decides, view.phase == COORDINATOR_ENDED))
+        host_supersede_job(job, epoch, addr, port);
 }
 
 bool coordinator_host_leads(const struct coordinator_host *host, const char *run_id,
@@ -415,7 +422,8 @@ bool coordinator_host_leads(const struct coordinator_host *host, const char *run
     struct coordinator_view view;
     if (job == NULL || !host->terms.leads || job->is_superseded) return false;
     coordinator_look(job->coordinator, &view);
-    *epoch = epoch_of(host, job);
+    const struct leading l = leading_of(host, job);
+    *epoch = leading_epoch(&l);
     return view.phase != COORDINATOR_ENDED && view.decides;
 }
 

@@ -59,22 +59,16 @@ static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hel
     return host_judge(peer->host, hello);
 }
 
-/* Handles LEADS of another host. If this host may not decide, because it has formed no round of the
- * job or lacks the majority of the nodes, it sends all nodes to the other host from now on. */
 static void on_leads(void *arg, const struct rdzv_leads *leads) {
     const struct host_peer *peer = arg;
     struct coordinator_host *host = peer->host;
-    if (host_check_member(peer, leads->run_id, NULL) < 0) return;
-    struct coordinator_view view;
     struct cr_error err = {0};
     struct host_job *job;
     bool names_host = leads->addr[0] != '\0' && leads->port >= 1 && leads->port <= UINT16_MAX;
+    if (host_check_member(peer, leads->run_id, NULL) < 0) return;
     if (!host->allows_heirs || !names_host) return;
     if (host_get_job(host, peer, leads->run_id, &job, &err) < 0) return;
-    coordinator_look(job->coordinator, &view);
-    if (leads->epoch <= job->epoch && job->is_superseded) return;
-    if (view.decides || view.phase == COORDINATOR_ENDED) return;
-    host_supersede_job(job, leads->epoch, leads->addr, (uint16_t) leads->port);
+    host_hear_leader(job, leads->epoch, leads->addr, (uint16_t) leads->port);
 }
 
 static int on_join(void *arg, const struct rdzv_join *join) {

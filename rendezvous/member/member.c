@@ -141,9 +141,9 @@ void member_try(struct member *m, int64_t now_ms, int64_t limit_ms) {
     m->actions->connect(m->arg);
 }
 
-/* Returns the coordinator that the node tries if it tries no heir. Before the node may vote, its last
- * coordinator may still count it as one of its nodes, so it tries no other one. After that it tries
- * the old coordinator: its last one may be an heir, which is tried as such. */
+/* Returns the coordinator that the node tries if it tries no heir. Before the node may vote, its
+ * last coordinator may still count it as one of its nodes, so it tries only that one. After that
+ * it tries the old coordinator. */
 static const struct rdzv_heir *last_resort(const struct member *m, int64_t now_ms) {
     return succession_may_vote(&m->succession, now_ms) ? &m->home : &m->at;
 }

@@ -1,7 +1,7 @@
 /* Rules of the coordinator that need nothing of its state: which ranks the nodes of a round get,
  * how many restarts and losses are left, on which hosts something goes wrong again and again, which
- * nodes are enough to take over, and which rank holds up the others. All are pure. Code outside
- * rendezvous/rules/ includes only this header. */
+ * nodes are enough to take over, which host leads a job, and which rank holds up the others. All
+ * are pure. Code outside rendezvous/rules/ includes only this header. */
 #ifndef RENDEZVOUS_RULES_H
 #define RENDEZVOUS_RULES_H
 
@@ -9,6 +9,7 @@
 #include "rendezvous/rules/behind_internal.h"
 #include "rendezvous/rules/budget_internal.h"
 #include "rendezvous/rules/electorate_internal.h"
+#include "rendezvous/rules/leading_internal.h"
 #include "rendezvous/rules/standing_internal.h"
 
 #endif

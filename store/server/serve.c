@@ -7,8 +7,24 @@
 
 /* ---- carrying out one request ---- */
 
+/* Returns whether the request names the key that the server refuses. */
+static bool is_refused(const struct store_server *server, const struct store_request *request) {
+    const char *key = request->key.data;
+    size_t len = request->key.len;
+    if (server->refused_key == NULL || len == 0) return false;
+    if (key[0] == '/') {
+        key++;
+        len--;
+    }
+    return len == strlen(server->refused_key) && memcmp(key, server->refused_key, len) == 0;
+}
+
 static void apply(struct store_connection *c, const struct store_request *request) {
     struct store_space *space = c->space;
+    if (is_refused(space->server, request)) {
+        store_connection_close(c, space->server->refused_why);
+        return;
+    }
     const char *reason = NULL;
     bool is_list = request->op == STORE_OP_LIST_KEYS;
     store_turn_add(space->server, is_list ? space->keys.table.count : request->item_count);

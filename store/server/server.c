@@ -144,9 +144,18 @@ static void free_server(struct store_server *server) {
     cr_buffer_done(&server->out);
     store_lend_done(server);
     free(server->rx);
+    free(server->refused_key);
+    free(server->refused_why);
     (void) pthread_cond_destroy(&server->done);
     (void) pthread_mutex_destroy(&server->lock);
     free(server);
+}
+
+/* If memory is short, no key is refused. */
+static void copy_refused_key(struct store_server *server, const struct store_server_options *o) {
+    if (o == NULL || o->refused_key == NULL) return;
+    server->refused_why = strdup(o->refused_why);
+    if (server->refused_why != NULL) server->refused_key = strdup(o->refused_key);
 }
 
 static struct store_server *new_server(const struct store_server_options *options) {
@@ -163,6 +172,7 @@ static struct store_server *new_server(const struct store_server_options *option
     server->client_lines.about = "the store's clients";
     STAILQ_INIT(&server->calls);
     fill_options(server, options);
+    copy_refused_key(server, options);
     (void) pthread_mutex_init(&server->lock, NULL);
     (void) pthread_cond_init(&server->done, NULL);
     return server;

@@ -38,6 +38,9 @@ struct store_server_options {
      * store_space_restrict() admits. If no magic number is registered, a space accepts no
      * connection before the first call of store_space_restrict(); clients wait until then. */
     bool restricted;
+    /* A client that names this key, without torch's leading '/', is disconnected, and a line gives
+     * the reason refused_why. NULL = no key is refused. Both texts are copied. */
+    const char *refused_key, *refused_why;
     /* 1: the server starts no thread. The caller runs the loop by store_server_run(), and must call
      * all other functions from the thread that runs the loop. 0: the server starts a thread. */
     int no_thread;

@@ -142,6 +142,7 @@ struct store_magic {
 
 struct store_server {
     uv_loop_t loop;
+    char *refused_key, *refused_why; /* see store_server_options; NULL = none */
     uv_async_t wake;
     int epoll_fd; /* epoll instance with all connections; the handle `clients` polls it */
     uv_poll_t clients;

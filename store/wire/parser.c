@@ -132,6 +132,7 @@ static void fill(const struct store_parser *p, const uint8_t *data, struct store
     out->items = p->items;
     out->item_count = p->item_count;
     out->size = p->pos;
+    out->key = (struct store_bytes){0};
     if (p->span_count > 0) out->key = bytes_of(data, p->spans[0]);
     if (p->span_count > 1) out->value = bytes_of(data, p->spans[p->span_count - 1]);
     if (p->span_count > 2) out->expected = bytes_of(data, p->spans[1]);

@@ -24,7 +24,7 @@ struct store_value;
  * the request is in use, neither of them may change. */
 struct store_request {
     enum store_op op;
-    struct store_bytes key;
+    struct store_bytes key; /* empty if the operation has no key */
     /* value of SET, APPEND and QUEUE_PUSH; desired value of COMPARE_SET */
     struct store_bytes value;
     struct store_bytes expected; /* expected value of COMPARE_SET */

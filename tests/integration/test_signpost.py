@@ -136,5 +136,19 @@ def test_a_key_that_is_not_ours_is_left_alone(tmp):
         assert done.stdout.strip() == "something else", done
 
 
+def test_a_torchrun_that_looks_for_a_job_of_crun_is_named(tmp):
+    """torchrun keeps the state of its rendezvous under this key; here crun-store names the key."""
+    with Nodes(tmp, "--nnodes=2", conf=CONF) as nodes:
+        a = nodes.start("a")
+        wait_for(lambda: "1 waiting, 2:2 wanted" in a.text, "the first node")
+        done = subprocess.run([CRUN_STORE, "set", nodes.endpoint, "torch.rendezvous.other", "x"])
+        assert done.returncode == 0, "another job may use the store"
+        done = subprocess.run([CRUN_STORE, "set", nodes.endpoint, "torch.rendezvous.job", "x"],
+                              capture_output=True)
+        assert done.returncode == 1, done
+        wait_for(lambda: "it is a torchrun that looks for job 'job', which crun serves here" in
+                 a.text, "crun to name the torchrun")
+
+
 if __name__ == "__main__":
     run_tests(globals())

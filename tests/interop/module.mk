@@ -10,10 +10,16 @@ interop-modern: all $(test_workers) $(store_driver) ## with a current torch; TOR
 	    CRUN_TEST_MODERN_PYTHON=$$python CRUN_TEST_TORCH_PYTHON=$$python $(runner) --jobs 1 interop
 .PHONY: interop-modern
 
-frameworks := accelerate transformers lightning cloudpickle
+# nemo-run does not work with newer releases of leptonai. axolotl and ms-swift pin releases of torch
+# and transformers, so they come without their dependencies, but for what their launchers import.
+frameworks := accelerate transformers lightning cloudpickle torchx nemo-run leptonai==0.26.6
+launchers  := ms-swift axolotl modelscope modelscope-hub colorama datasets dill xxhash \
+              multiprocess pyarrow pandas python-dateutil pytz attrdict json-repair addict peft \
+              python-dotenv posthog backoff distro immutabledict art
 interop-frameworks: wheel ## every way into torchelastic, with the packages of PyPI
 	$(Q)python=$$(TORCH=$(TORCH) tests/interop/modern_venv.sh) && \
 	    $$python -m pip install --quiet --disable-pip-version-check $(frameworks) && \
+	    $$python -m pip install --quiet --disable-pip-version-check --no-deps $(launchers) && \
 	    $$python -m pip install --quiet --disable-pip-version-check --no-index --no-deps \
 	        --force-reinstall $(PACKAGE_OUT)/*.whl && \
 	    CRUN_TEST_FRAMEWORKS_PYTHON=$$python $(runner) --jobs 1 interop --filter frameworks
@@ -30,7 +36,8 @@ interop-jax: all ## crun --jax and --tf-config with jax and tensorflow-cpu of Py
 interop-recovery: all ## ranks and nodes killed under stock torch, KILLS=3; survivors go on
 	$(Q)python=$$(TORCH=$(TORCH) tests/interop/modern_venv.sh) && \
 	    CRUN_TEST_MODERN_PYTHON=$$python CK_TIMEOUT_MULTIPLIER=$(if $(KILLS),40,2) \
-	    KILLS=$(or $(KILLS),3) $(runner) --jobs 1 interop --filter recovery
+	    $(if $(MINUTES),MINUTES=$(MINUTES)) KILLS=$(or $(KILLS),3) \
+	    $(runner) --jobs 1 interop --filter recovery
 .PHONY: interop-recovery
 
 interop-languages: all ## the tutorial programs in Rust, Go and Python; installs the compilers

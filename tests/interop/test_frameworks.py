@@ -29,9 +29,10 @@ def environment(**more):
 
 
 def has(*packages):
-    """Returns whether all packages can be imported; says which one is missing."""
+    """Returns whether all packages are installed; says which one is missing."""
     for package in packages:
-        if run([PYTHON, "-c", f"import {package}"], timeout=100).returncode != 0:
+        find = f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)"
+        if run([PYTHON, "-c", find], timeout=100 * SCALE).returncode != 0:
             print(f"left out: {package} is not installed")
             return False
     return True
@@ -161,6 +162,98 @@ print("rank", f.global_rank, "sum", f.all_reduce(f.global_rank + 1.0, reduce_op=
                 script(tmp, "f.py", text)], tmp))
 
 
+SUM_TO_FILE = SUM.replace("print(", "write(").replace("dist.init", """
+def write(*words):
+    with open(os.environ["OUT"] + os.environ["RANK"], "w") as file:
+        file.write(" ".join(map(str, words)))
+dist.init""")
+
+
+def sums_in_files(tmp, argv, words="", **more):
+    """Runs a launcher that keeps the output of its workers. They must have run under crun and
+    have written their sums to files."""
+    done = run(argv, cwd=tmp, timeout=300 * SCALE,
+               env=environment(OUT=tmp / "sum.", CRUN_TORCHRUN_SHOW=None, **more))
+    found = {path.name: path.read_text() for path in tmp.glob("sum.?")}
+    assert found == {f"sum.{r}": f"rank {r} sum 3.0 {words}".strip() for r in "01"}, (found, done)
+    assert done.returncode == 0, done
+
+
+# What `torchx run -s local_cwd dist.ddp -j 1x2 --script t.py -- a --b=c` does. If nemo-run is
+# installed, it takes the local schedulers from torchx's command line.
+TORCHX = """
+from torchx.components.dist import ddp
+from torchx.runner import Runner
+from torchx.schedulers.local_scheduler import create_scheduler
+with Runner("test", {"local_cwd": create_scheduler}) as runner:
+    job = runner.run(ddp("a", "--b=c", script="t.py", j="1x2"), "local_cwd")
+    status = runner.wait(job, wait_interval=1)
+    assert status.state.name == "SUCCEEDED", status
+"""
+
+
+def test_torchx(tmp):
+    if has("torchx"):
+        script(tmp, "t.py", SUM_TO_FILE)
+        sums_in_files(tmp, [PYTHON, script(tmp, "x.py", TORCHX)], "a --b=c", HOME=tmp)
+
+
+def test_nemo_run(tmp):
+    if not has("nemo_run"):
+        return
+    script(tmp, "t.py", SUM_TO_FILE)
+    text = """
+import os, nemo_run
+if __name__ == "__main__":
+    executor = nemo_run.LocalExecutor(ntasks_per_node=2, launcher="torchrun")
+    nemo_run.run(nemo_run.Script(os.path.abspath("t.py"), entrypoint="python"), executor=executor,
+                 name="sum", direct=False)
+"""
+    sums_in_files(tmp, [PYTHON, script(tmp, "n.py", text)], NEMORUN_HOME=tmp / "nemo", HOME=tmp)
+
+
+def test_ms_swift(tmp):
+    """The real `swift sft`, which starts a script of this test in the place of its trainer."""
+    if not has("swift"):
+        return
+    script(tmp, "trainer.py", SUM_TO_FILE)
+    text = "from swift.cli.main import cli_main\ncli_main({'sft': 'trainer'})\n"
+    sums_in_files(tmp, [PYTHON, script(tmp, "s.py", text), "sft", "a", "--b=c"], "a --b=c",
+                  NPROC_PER_NODE=2, HOME=tmp)
+
+
+# In the workers, python -m axolotl.cli.train runs trainer.py of the test's folder.
+TRAINER = """
+import importlib.abc, importlib.util, sys
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "axolotl.cli.train":
+            return importlib.util.spec_from_file_location(name, FILE)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_axolotl(tmp):
+    """axolotl's own launching, by torchrun and by accelerate, with a script of this test in the
+    place of its trainer."""
+    if not has("axolotl"):
+        return
+    (tmp / "path").mkdir()
+    trainer = script(tmp, "trainer.py", SUM_TO_FILE)
+    (tmp / "path" / "sitecustomize.py").write_text(TRAINER.replace("FILE", repr(str(trainer))))
+    accelerate = ["--multi_gpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no",
+                  "--dynamo_backend=no"]
+    for launcher, options in (("torchrun", ["--nproc-per-node=2"]), ("accelerate", accelerate)):
+        text = f"""
+from axolotl.cli.utils.train import launch_training
+launch_training("my.yml", {launcher!r}, None, {{}}, {options!r})
+"""
+        for old in tmp.glob("sum.?"):
+            old.unlink()
+        sums_in_files(tmp, [PYTHON, script(tmp, "x.py", text)], "my.yml", HOME=tmp,
+                      PYTHONPATH=tmp / "path")
+
+
 def notice(tmp, path, saved, mark):
     """Runs a script under crun with two workers; sends a notice when `mark` exists; the script must
     have saved and the node left. Returns what crun printed."""
@@ -268,7 +361,8 @@ def test_start_beside_torchrun(tmp):
 
 
 def test_versions(tmp):
-    names = ("torch", "accelerate", "transformers", "lightning")
+    names = ("torch", "accelerate", "transformers", "lightning", "torchx", "nemo-run", "ms-swift",
+             "axolotl")
     text = (f"import importlib.metadata as m, json\nv = {{}}\nfor n in {names!r}:\n"
             "    try: v[n] = m.version(n)\n    except m.PackageNotFoundError: pass\n"
             "print(json.dumps(v))")

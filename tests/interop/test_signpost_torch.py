@@ -73,5 +73,26 @@ def test_a_crun_at_the_endpoint_of_a_torchrun(tmp):
         torchrun.wait()
 
 
+def test_a_torchrun_at_the_endpoint_of_a_crun(tmp):
+    """Without a word from crun, both would wait for the other kind's nodes for ten minutes."""
+    with Nodes(tmp, "--nnodes=2") as nodes, \
+            open(tmp / "torchrun.out", "w", encoding="utf-8") as out:
+        a = nodes.start("a")
+        wait_for(lambda: "1 waiting, 2:2 wanted" in a.text, "the first node")
+        torchrun = subprocess.Popen(
+            [PYTHON, TORCHRUN, "--nnodes=2", "--rdzv_backend=c10d", "--rdzv_id=job", "--no_python",
+             f"--rdzv_endpoint={nodes.endpoint}", "--rdzv_conf=is_host=0", "/bin/true"],
+            stdout=out, stderr=out, env=clean_env())
+        try:
+            wait_for(lambda: "it is a torchrun that looks for job 'job', which crun serves here" in
+                     a.text, "crun to name the torchrun")
+            assert torchrun.wait() != 0
+            text = read_text(tmp / "torchrun.out")
+            assert "C10d store has failed" in text, text
+        finally:
+            torchrun.kill()
+            torchrun.wait()
+
+
 if __name__ == "__main__":
     run_tests(globals())

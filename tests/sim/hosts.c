@@ -1,6 +1,7 @@
 /* The simulated processes that host the coordinator of the job. Each process runs the real
  * coordinator, and one real host session for each connection. If coordinators are elected, each
  * start of a host has a higher epoch than the start before. */
+#include "rendezvous/rules/rules.h"
 #include "tests/sim/world.h"
 
 #include <errno.h>
@@ -77,8 +78,14 @@ static const struct coordinator_actions coordinator_actions = {
 
 /* ---- what the shell (rendezvous/host/jobs.c and peers.c) does for jobs with heirs ---- */
 
+static struct leading leading_of(const struct host *h) {
+    return (struct leading){.allows_heirs = h->w->heirs, .has_job = true, .job_epoch = h->epoch,
+                            .is_superseded = h->is_superseded_job, .host_epoch = h->terms.epoch};
+}
+
 static uint64_t epoch_of(const struct host *h) {
-    return h->epoch > h->terms.epoch ? h->epoch : h->terms.epoch;
+    const struct leading l = leading_of(h);
+    return leading_epoch(&l);
 }
 
 static bool decides(const struct host *h) {
@@ -100,15 +107,14 @@ static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hel
     static char addr[16];
     const struct conn *c = arg;
     struct host *h = c->host;
-    struct host_session_verdict v = {.epoch = epoch_of(h)};
-    v.serves = hello->epoch <= v.epoch;
-    if (!h->w->heirs) return v;
-    if (!v.serves && !h->is_superseded_job &&
+    struct leading l = leading_of(h);
+    struct host_session_verdict v = {0};
+    if (leading_is_in_doubt(&l, hello->epoch) &&
         coordinator_hear_epoch(h->coordinator, host_now(h)) == COORDINATOR_IS_SUPERSEDED) {
-        h->is_superseded_job = true;
+        h->is_superseded_job = l.is_superseded = true;
     }
-    v.serves = !h->is_superseded_job;
-    if (v.serves && hello->epoch > v.epoch) h->epoch = v.epoch = hello->epoch;
+    v.serves = leading_serves(&l, hello->epoch, &v.epoch);
+    if (v.serves && h->w->heirs) h->epoch = v.epoch;
     if (v.serves || h->leader_node < 0) return v;
     (void) snprintf(addr, sizeof(addr), "n%d", h->leader_node);
     v.addr = addr;
@@ -155,9 +161,10 @@ void host_knock(struct host *h) {
     if (!decides(h) || !at->up || at->stalled_until != 0) return;
     if (a != b && (a->cut[0] || a->cut[1] || b->cut[0] || b->cut[1])) return;
     coordinator_look(at->coordinator, &v);
-    if (epoch_of(h) <= at->epoch && at->is_superseded_job) return;
-    if (v.decides || v.phase == COORDINATOR_ENDED) return;
-    supersede(at, epoch_of(h), h->owner);
+    const struct leading l = leading_of(at);
+    if (leading_gives_up(&l, epoch_of(h), v.decides, v.phase == COORDINATOR_ENDED)) {
+        supersede(at, epoch_of(h), h->owner);
+    }
 }
 
 void host_retire(struct host *h) {

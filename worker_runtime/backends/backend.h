@@ -45,6 +45,9 @@ struct backend_store {
      * ranks fail soon. Any thread may call this. It does not wait for a thread that is using the
      * store: in that case it does nothing. */
     void (*report)(void *arg, const char *text);
+    /* Returns true if the agent has ended the round; then failed() returns a failure. It reads
+     * memory only, so a wait can call it at every turn. Any thread may call this. */
+    bool (*is_over)(void *arg);
 };
 
 struct backend_group {

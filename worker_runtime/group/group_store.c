@@ -222,7 +222,7 @@ void group_limit_store(struct crunrt_group *g, int64_t timeout_ms) {
 
 struct backend_store group_backend_store(struct crunrt_group *g) {
     return (struct backend_store){g,         on_set,    on_get,  on_wait,  on_add,
-                                  on_remove, on_failed, on_peek, on_report};
+                                  on_remove, on_failed, on_peek, on_report, group_is_over};
 }
 
 /* ---- group_absent_ranks() ---- */

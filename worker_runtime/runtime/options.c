@@ -2,11 +2,13 @@
  * the ..._INIT macros. */
 #include <crunrt.h>
 
+/* a type takes no parentheses: NOLINTBEGIN(bugprone-macro-parentheses) */
 #define OPTIONS(name, initial)                                                                     \
     size_t name##_size(void) { return sizeof(name); }                                              \
     void name##_init(name *out) {                                                                  \
         if (out != NULL) *out = (name) initial;                                                    \
     }
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 OPTIONS(crunrt_init_options, CRUNRT_INIT_OPTIONS_INIT)
 OPTIONS(crunrt_rejoin_options, CRUNRT_REJOIN_OPTIONS_INIT)

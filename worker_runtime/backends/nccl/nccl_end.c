@@ -253,6 +253,11 @@ static int no_failure(void *arg, struct cr_error *err) {
     return 0;
 }
 
+static bool never_over(void *arg) {
+    (void) arg;
+    return false;
+}
+
 static void no_report(void *arg, const char *text) {
     (void) arg;
     (void) text;
@@ -317,6 +322,7 @@ void nccl_close(void *arg) {
     s->store.failed = no_failure;
     s->store.peek = no_failure;
     s->store.report = no_report;
+    s->store.is_over = never_over;
     nccl_unlock();
     if (s->is_wedged) {
         overseer_remove(s);

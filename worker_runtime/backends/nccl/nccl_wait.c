@@ -1,10 +1,10 @@
 /* Errors of CUDA and NCCL as texts, and waits.
  *
  * NCCL has no descriptor on which a wait could sleep. So a wait checks the CUDA event or the
- * communicator's asynchronous error again and again, until the deadline. Every 100 ms it also
- * checks the store for failures that other ranks have reported. This rank may not notice such a
- * failure itself: when a peer that is connected by NVLink dies, the kernel on this GPU does not
- * end. */
+ * communicator's asynchronous error again and again, until the deadline. At every turn it checks
+ * whether the agent has ended the round, which needs no request. Every 100 ms it also checks the
+ * store for failures that other ranks have reported. This rank may not notice such a failure
+ * itself: when a peer that is connected by NVLink dies, the kernel on this GPU does not end. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/clock.h"
@@ -99,7 +99,7 @@ int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, struct cr_e
         return cr_fail(err, -ETIMEDOUT, "%s timed out after %lld ms", phase,
                        (long long) timeout_ms);
     }
-    if (now >= w->next_look_ms) {
+    if (now >= w->next_look_ms || w->store->is_over(w->store->arg)) {
         w->next_look_ms = now + STORE_LOOK_EVERY_MS;
         int rc = w->store->failed(w->store->arg, err);
         if (rc < 0) return rc;
