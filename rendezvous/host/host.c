@@ -177,8 +177,9 @@ static int open_stores(struct coordinator_host *host, const struct coordinator_h
     char key[RDZV_TEXT_MAX + 32], why[RDZV_TEXT_MAX + 100];
     if (o->own_run_id != NULL && wants_nodes(o)) {
         (void) snprintf(key, sizeof(key), "torch.rendezvous.%s", o->own_run_id);
-        (void) snprintf(why, sizeof(why), "it is a torchrun that looks for job '%.100s', which crun "
-                        "serves here; start all nodes with crun, or all with torchrun",
+        (void) snprintf(why, sizeof(why),
+                        "it is a torchrun that looks for job '%.100s', which crun serves here; "
+                        "start all nodes with crun, or all with torchrun",
                         o->own_run_id);
         options.refused_key = key;
         options.refused_why = why;
