@@ -25,8 +25,10 @@
 #include "inspect/inspector.h"
 #include "launcher/devices/devices.h"
 #include "launcher/exit_status.h"
+#include "launcher/frameworks/frameworks.h"
 #include "launcher/hosts_start.h"
 #include "launcher/job.h"
+#include "launcher/keeper/keeper.h"
 #include "launcher/nesting.h"
 #include "launcher/options/options.h"
 #include "launcher/pmi/pmi.h"
@@ -336,16 +338,23 @@ static int find_program(const struct program_line *line, struct program *out,
     return program_resolve(&request, out, err);
 }
 
-/* Replaces the program by "crun --pmi-worker PROGRAM ..." (launcher/pmi/pmi.h). `self` is the path
- * of crun. The program's path becomes an argument of crun. The agent expands variables ($NAME) in
- * arguments, so each $ in the path is doubled. */
-static int add_pmi(struct program *program, const char *self, struct cr_error *err) {
+/* Replaces the program by "crun OPTION [VALUE] PROGRAM ...", which prepares the worker and executes
+ * PROGRAM (launcher/pmi/pmi.h, launcher/frameworks/frameworks.h). `value` may be NULL. The path of
+ * PROGRAM becomes an argument of crun. The agent expands variables ($NAME) in arguments, so each $
+ * in the path is doubled. */
+static int wrap_program(struct program *program, const char *option, const char *value,
+                        struct cr_error *err) {
     size_t count = 0, n = 2;
+    char self[4096];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (len < 0) return cr_fail_errno(err, "cannot find the path of crun");
+    self[len] = '\0';
     while (program->argv[count] != NULL) count++;
-    char **argv = calloc(count + 3, sizeof(*argv));
+    char **argv = calloc(count + 4, sizeof(*argv));
     char *path = malloc(2 * strlen(program->argv[0]) + 1), *to = path;
-    if (argv != NULL) argv[0] = strdup(self), argv[1] = strdup("--pmi-worker");
-    if (argv == NULL || path == NULL || argv[0] == NULL || argv[1] == NULL) {
+    if (argv != NULL) argv[0] = strdup(self), argv[1] = strdup(option);
+    if (argv != NULL && value != NULL) argv[n++] = strdup(value);
+    if (argv == NULL || path == NULL || argv[0] == NULL || argv[1] == NULL || argv[n - 1] == NULL) {
         return cr_fail(err, -ENOMEM, "no memory left");
     }
     for (const char *at = program->argv[0]; *at != '\0'; at++) {
@@ -361,13 +370,21 @@ static int add_pmi(struct program *program, const char *self, struct cr_error *e
     return 0;
 }
 
+/* Prepares the program for JAX and TensorFlow if --jax or --tf-config is given. */
+static int prepare_frameworks(const struct options *options, struct program *program,
+                              struct cr_error *err) {
+    bool jax = options->value[OPTION_JAX] != NULL, tf = options->value[OPTION_TF_CONFIG] != NULL;
+    if (!jax && !tf) return 0;
+    return wrap_program(program, "--framework-worker", jax && tf ? "jax,tf" : jax ? "jax" : "tf",
+                        err);
+}
+
 /* Prepares the program for MPI if --pmi is given, or if it is linked with an MPI of the MPICH
  * family. Warns if it is linked with Open MPI, because each worker would run alone. */
 static int prepare_mpi(const struct options *options, const struct job *job,
                        struct program *program, struct cr_error *err) {
     const struct rendezvous_options *r = &job->agent.rendezvous;
     bool is_alone = r->local_world_size == 1 && r->max_nodes == 1;
-    char self[4096];
     enum mpi_family family = pmi_family_of_file(program->argv[0]);
     if (family == MPI_OPEN_MPI && !is_alone) {
         cr_warn("'%s' is linked with Open MPI, whose programs learn their rank only from its "
@@ -375,10 +392,7 @@ static int prepare_mpi(const struct options *options, const struct job *job,
                 "it with MPICH", program->title);
     }
     if (options->value[OPTION_PMI] == NULL && family != MPI_MPICH) return 0;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n < 0) return cr_fail_errno(err, "cannot find the path of crun");
-    self[n] = '\0';
-    return add_pmi(program, self, err);
+    return wrap_program(program, "--pmi-worker", NULL, err);
 }
 
 /* Finds the programs of the job and prepares each for MPI. */
@@ -393,6 +407,7 @@ static int find_programs(const struct options *options, struct job *job, struct 
     if (job->agent.is_log_json) cr_log_use_json();
     for (uint32_t i = 0; rc == 0 && (i == 0 || i < job->agent.program_count); i++) {
         rc = prepare_mpi(options, job, &found[i], err);
+        if (rc == 0) rc = prepare_frameworks(options, &found[i], err);
         if (job->programs == NULL) continue;
         job->programs[i].argv = found[i].argv;
         job->programs[i].title = found[i].title;
@@ -471,6 +486,7 @@ static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
                                    "torchrun; not the OCI container runtime of the same name)\n",
                                 strcmp(report_name(), "crun") == 0 ? "" : "torchrun: ");
     case OPTIONS_RUN:
+    case OPTIONS_FRAMEWORK_WORKER:
     case OPTIONS_PMI_WORKER:
     case OPTIONS_DEPUTY: break;
     }
@@ -538,11 +554,16 @@ int main(int argc, char **argv) {
     }
     memcpy(words, argv, (size_t) argc * sizeof(*words));
     int status;
-    if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
+    if (keeper_is_meant(program_invocation_short_name, words)) {
+        status = keeper_main(words);
+    } else if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
         status = fail(EXIT_USAGE, err.text);
     } else if (options.wanted == OPTIONS_PMI_WORKER) {
         (void) pmi_run_worker(words + 2, &err);
         status = fail(EXIT_USAGE, err.text);
+    } else if (options.wanted == OPTIONS_FRAMEWORK_WORKER) {
+        (void) frameworks_run_worker(words + 2, &err);
+        status = fail(EXIT_FAILED, err.text);
     } else if (options.wanted == OPTIONS_DEPUTY) {
         status = hosts_run_deputy();
     } else if (options.wanted != OPTIONS_RUN) {

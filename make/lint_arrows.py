@@ -87,8 +87,12 @@ CHAMBERS = {
     "agent/report": ("report.h", ["agent/process", "rendezvous", "status"]),
     "agent/watchdog": ("watchdog.h", []),
 
-    "launcher": (None, ["agent", "inspect", "launcher/devices", "launcher/hosts",
-                        "launcher/options", "launcher/pmi", "launcher/scheduler"]),
+    "launcher": (None, ["agent", "inspect", "launcher/devices", "launcher/frameworks",
+                        "launcher/hosts",
+                        "launcher/keeper", "launcher/options", "launcher/pmi",
+                        "launcher/scheduler"]),
+    "launcher/frameworks": ("frameworks.h", ["store"]),
+    "launcher/keeper": ("keeper.h", []),
     "launcher/options": ("options.h", ["launcher/hosts", "launcher/scheduler", "rendezvous"]),
     "launcher/devices": ("devices.h", []),
     "launcher/pmi": ("pmi.h", ["store"]),
@@ -174,7 +178,8 @@ PURE = [
     "launcher/options/programs.c",
     "launcher/options/hosts_options.c", "launcher/hosts/entries.c", "launcher/hosts/lead.c",
     "launcher/hosts/lines.c", "launcher/hosts/message.c", "launcher/hosts/tree.c",
-    "launcher/hosts/way.c", "launcher/pmi/elf.c", "launcher/pmi/request.c",
+    "launcher/hosts/way.c", "launcher/frameworks/tf_config.c",
+    "launcher/pmi/elf.c", "launcher/pmi/request.c",
     "launcher/options/scheduler_options.c", "launcher/scheduler/scheduler.c",
     "launcher/scheduler/variables.c", "launcher/scheduler/host_list.c",
     "launcher/scheduler/slurm.c", "launcher/scheduler/mpi.c", "launcher/scheduler/batch.c",
@@ -215,8 +220,8 @@ MAY_SLEEP = {
 }
 
 # Only what is part of a program prints or exits.
-MAY_PRINT = ("launcher/crun.c", "agent/health/program.c", "base/program/program.c", "base/assert.h",
-             "store/command/", "operator/", "examples/",
+MAY_PRINT = ("launcher/crun.c", "launcher/keeper/client.c", "agent/health/program.c",
+             "base/program/program.c", "base/assert.h", "store/command/", "operator/", "examples/",
              "worker_runtime/mpi/")  # MPI's default: an error ends the program
 LOUD = re.compile(r"\b(exit|printf|puts|putchar|perror)\(|\bf(printf|puts)\((stdout|stderr)")
 

@@ -119,6 +119,12 @@ static const struct cr_option table[OPTION_COUNT] = {
     {.name = "pmi", .has_variable = true, .gives_way = true, .group = PROGRAM,
      .help = "answer MPI programs of the MPICH family by PMI, so that they need no mpirun; without "
              "this option, only executables that are linked with such an MPI"},
+    [OPTION_JAX] =
+    {.name = "jax", .has_variable = true, .gives_way = true, .group = PROGRAM,
+     .help = "set the variables with which jax.distributed.initialize() needs no arguments"},
+    [OPTION_TF_CONFIG] =
+    {.name = "tf-config", .has_variable = true, .gives_way = true, .group = PROGRAM,
+     .help = "set TF_CONFIG, the cluster of TensorFlow's MultiWorkerMirroredStrategy"},
     [OPTION_START_METHOD] =
     {.name = "start-method", .value_name = "HOW", .default_value = "spawn", .has_variable = true,
      .group = PROGRAM,
@@ -362,6 +368,9 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_PMI_WORKER] =
     {.name = "pmi-worker", .is_request = true, .is_hidden = true, .group = OTHER,
      .help = "execute PROGRAM with a helper that answers it by PMI; see --pmi"},
+    [OPTION_FRAMEWORK_WORKER] =
+    {.name = "framework-worker", .is_request = true, .is_hidden = true, .group = OTHER,
+     .help = "set the variables of a framework and execute PROGRAM; see --jax and --tf-config"},
     [OPTION_DEPUTY] =
     {.name = "deputy", .is_request = true, .is_hidden = true, .group = OTHER,
      .help = "obey the crun that has started this one on a host; see --hosts"},
@@ -389,6 +398,7 @@ static const char help_tail[] =
     "  crun --nproc-per-node=4 --max-restarts=3 train.py --epochs 10\n"
     "  crun --nproc-per-node=gpu ./train_digits\n"
     "  crun --hosts=node1:8,node2:8 train.py\n"
+    "  crun run --detach --name=night train.py; crun ps; crun attach night; crun stop night\n"
     "  crun --nproc-per-node=2 trainer.py : --nproc-per-node=6 --role=rollout rollout.py\n"
     "\n"
     "More: man crun";
@@ -434,6 +444,7 @@ static int take_request(struct options *o, int request, struct cr_error *err) {
     case OPTION_HELP: o->wanted = OPTIONS_HELP; return 0;
     case OPTION_VERSION: o->wanted = OPTIONS_VERSION; return 0;
     case OPTION_PRINT_MANUAL: o->wanted = OPTIONS_MANUAL; return 0;
+    case OPTION_FRAMEWORK_WORKER: o->wanted = OPTIONS_FRAMEWORK_WORKER; return 0;
     case OPTION_PMI_WORKER: o->wanted = OPTIONS_PMI_WORKER; return 0;
     case OPTION_DEPUTY: o->wanted = OPTIONS_DEPUTY; return 0;
     default:

@@ -25,6 +25,14 @@ interop-frameworks: wheel ## every way into torchelastic, with the packages of P
 	    CRUN_TEST_FRAMEWORKS_PYTHON=$$python $(runner) --jobs 1 interop --filter frameworks
 .PHONY: interop-frameworks
 
+jax_venv := $(BUILD)/interop/venv-jax
+interop-jax: all ## crun --jax and --tf-config with jax and tensorflow-cpu of PyPI
+	$(Q)test -x $(jax_venv)/bin/python || python3 -m venv $(jax_venv)
+	$(Q)$(jax_venv)/bin/python -m pip install --quiet --disable-pip-version-check jax tensorflow-cpu
+	$(Q)CRUN_TEST_JAX_PYTHON=$(abspath $(jax_venv))/bin/python $(runner) --jobs 1 interop \
+	    --filter jax_tensorflow
+.PHONY: interop-jax
+
 interop-recovery: all ## ranks and nodes killed under stock torch, KILLS=3; survivors go on
 	$(Q)python=$$(TORCH=$(TORCH) tests/interop/modern_venv.sh) && \
 	    CRUN_TEST_MODERN_PYTHON=$$python CK_TIMEOUT_MULTIPLIER=$(if $(KILLS),40,2) \
