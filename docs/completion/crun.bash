@@ -38,6 +38,9 @@ _crun() {
         --step-timeout) COMPREPLY=($(compgen -W "0 600" -- "$cur")); return ;;
         --hang-timeout) COMPREPLY=($(compgen -W "0 600 1800" -- "$cur")); return ;;
         --hang-when) COMPREPLY=($(compgen -W "idle silent" -- "$cur")); return ;;
+        --health-check) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --health-builtin) COMPREPLY=($(compgen -W "none all clock shm memlock files disk gpu link" -- "$cur")); return ;;
+        --health-timeout) COMPREPLY=($(compgen -W "10 30 120" -- "$cur")); return ;;
         --exit-codes) COMPREPLY=($(compgen -W "torchrun distinct" -- "$cur")); return ;;
         --leftovers) COMPREPLY=($(compgen -W "detached end keep" -- "$cur")); return ;;
         --log-dir) COMPREPLY=($(compgen -d -- "$cur")); return ;;
@@ -51,12 +54,13 @@ _crun() {
         --logs-specs) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --event-log-handler) COMPREPLY=($(compgen -W "null console" -- "$cur")); return ;;
         --event-log) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --cycle-info-dir) COMPREPLY=($(compgen -d -- "$cur")); return ;;
         --summary) COMPREPLY=($(compgen -W "auto always never" -- "$cur")); return ;;
         --status-addr) COMPREPLY=($(compgen -W "127.0.0.1:0 127.0.0.1:9400" -- "$cur")); return ;;
         --log-format) COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
-    options="--nnodes --nproc-per-node --node-rank --scheduler --role --on-failure --service --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --pmi --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --store-gateway --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --summary --status-addr --log-format --use-env --print-completion --help --version"
+    options="--nnodes --nproc-per-node --node-rank --scheduler --role --on-failure --service --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --pmi --jax --tf-config --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --store-gateway --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --health-check --health-builtin --health-timeout --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --cycle-info-dir --summary --status-addr --log-format --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else

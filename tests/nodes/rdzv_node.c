@@ -152,7 +152,6 @@ static void set(struct rendezvous_options *o, const char *text) {
 int main(int argc, char **argv) {
     struct cr_error err = {0};
     struct rendezvous_options o = {
-        .max_losses = UINT32_MAX,
         .run_id = "job", .min_nodes = 1, .max_nodes = 1, .node_rank = -1, .role = "default",
         .local_world_size = 1, .join_timeout_ms = 600000, .last_call_timeout_ms = 300,
         .close_timeout_ms = 5000, .heartbeat_timeout_ms = 5000, .keep_alive_interval_ms = 5000,
