@@ -320,14 +320,18 @@ static void on_signal(uv_signal_t *handle, int signum) {
     if (s->end_signals >= LAST_SIGNALS) finish(s);
 }
 
+/* Starts handling the signals that are forwarded, also those that were ignored before, as a script
+ * ignores SIGINT for a command that it starts in the background. Only SIGHUP stays ignored if it
+ * was, as under nohup(1). crun on one host does the same (launcher/crun.c). */
 static void watch_signals(struct starter *s) {
     for (size_t i = 0; i < SIGNALS; i++) {
         struct sigaction old;
         (void) uv_signal_init(&s->loop, &s->signals[i]);
         s->signals[i].data = s;
         uv_unref((uv_handle_t *) &s->signals[i]);
-        bool is_ignored = sigaction(forwarded[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN;
-        if (!is_ignored) (void) uv_signal_start(&s->signals[i], on_signal, forwarded[i]);
+        bool is_left_ignored = forwarded[i] == SIGHUP && sigaction(SIGHUP, NULL, &old) == 0 &&
+                               old.sa_handler == SIG_IGN;
+        if (!is_left_ignored) (void) uv_signal_start(&s->signals[i], on_signal, forwarded[i]);
     }
 }
 

@@ -153,6 +153,17 @@ def test_a_prompt_without_newline_is_shown(tmp):
     assert out == "hello you\n", (out, err)
 
 
+def test_a_signal_that_was_ignored_at_the_start(tmp):
+    """A script ignores SIGINT for a command that it starts in the background."""
+    body = f"touch {tmp}/runs; exec sleep 1000"
+    p = start(["sh", "-c", 'trap "" INT; exec "$@"', "sh", CRUN, "--rsh", local_rsh(tmp), "--hosts",
+               "127.0.0.2", "--no-python", "sh", "-c", body], env=ENV)
+    wait_for((tmp / "runs").exists, "the worker")
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 1 and "got signal: 2 (SIGINT)" in err, (p.returncode, out, err)
+
+
 def test_signals(tmp):
     rsh, marks = local_rsh(tmp), tmp / "marks"
     marks.mkdir()
