@@ -70,6 +70,8 @@ void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, cons
     }
     if (is_us) return;
     if (r->knocker != NULL) knocker_stop(r->knocker);
-    if (r->signpost != NULL) signpost_fall_silent(r->signpost);
+    /* port 0: the coordinator is the one that the signpost names, which may be this node's own */
+    bool hosts_itself = port == 0 && w->host != NULL;
+    if (r->signpost != NULL && !hosts_itself) signpost_fall_silent(r->signpost);
     if (w->heir != NULL) coordinator_host_depose(w->heir, "another node leads");
 }
