@@ -101,7 +101,8 @@ void seat_join(struct coordinator *c, struct coordinator_seat *s, const struct r
     } else if (was_unfit) {
         coordinator_log(c, CR_LOG_INFO, "%s has passed its health check now", name);
     }
-    if (s->state != SEAT_QUEUED) seat_enter(c, s, free_state(s), now_ms);
+    bool is_new_state = s->state != SEAT_QUEUED && s->state != free_state(s);
+    if (is_new_state) seat_enter(c, s, free_state(s), now_ms);
 }
 
 void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordinator_seat *first,

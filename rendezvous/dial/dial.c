@@ -28,6 +28,10 @@
 /* time limit in ms for the other end to answer, when it is asked which program it is */
 #define ASK_MS       INT64_C(1000)
 #define ANSWER_MAX   ((size_t) 4096)
+/* So often, one after the other, a greeting must be closed without an answer before a TCPStore at
+ * the same address counts as one that is not crun's: crun's own store answers the same, and crun
+ * closes a connection, too, if memory is short. */
+#define STORE_ANSWERS 2
 /* fewest ms between two log lines that say that authentication has failed */
 #define REFUSAL_LINE_MS INT64_C(60000)
 
@@ -71,6 +75,7 @@ struct dial {
     int64_t warned_ms;        /* time of the last warning that authentication has failed */
     bool sorted;
     bool accepts_stores; /* true: a TCPStore of torch ends the race with on_store */
+    unsigned store_answers; /* number of greetings in a row that only a TCPStore has answered */
     const struct dial_events *events;
     void *arg;
     struct cr_buffer greeting;
@@ -231,6 +236,7 @@ static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
 
 static void win(struct caller *c) {
     struct dial *d = c->dial;
+    d->store_answers = 0;
     struct cr_buffer in = c->in;
     c->in = (struct cr_buffer){0};
     unlink_caller(d, c); /* end_race() removes all callers that are still in the list */
@@ -311,9 +317,10 @@ static void ask_for_torchrun(struct caller *c) {
  * the same answers while its coordinator is stopped or slow. If not, the address has failed. */
 static void is_plain_store(struct caller *c) {
     struct dial *d = c->dial;
-    if (caller_of(d, c->index) == NULL && d->accepts_stores) {
+    bool is_closed = caller_of(d, c->index) == NULL;
+    if (is_closed && d->accepts_stores && ++d->store_answers >= STORE_ANSWERS) {
         end_at_store(c);
-    } else if (caller_of(d, c->index) == NULL) {
+    } else if (is_closed) {
         fail(c, "it is not a crun: it is a TCPStore of torch");
     } else {
         race_note(&d->race, c->index, "no answer but that of a TCPStore of torch");
