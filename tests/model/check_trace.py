@@ -30,6 +30,19 @@ OUTSIDE = {
 }
 
 
+# In the model, a node that is not fit or is set aside waits as one that has joined does.
+WAITS = {"UNFIT": "JOINED", "ASIDE": "JOINED"}
+
+
+def in_the_model(step):
+    """Returns the step in the model's states. None if it changes nothing there."""
+    kind, old, new = step
+    if kind != "SEAT" or new == "RUNNING":  # a node that waits like this gets no place in a round
+        return step
+    step = (kind, WAITS.get(old, old), WAITS.get(new, new))
+    return step if step[1] != step[2] or old == new else None
+
+
 def relation(text):
     found = set()
     for kind, inside in ENTRY.findall(text):
@@ -46,7 +59,9 @@ def transitions(lines):
         for kind, pattern in LINES:
             hit = pattern.search(line.rstrip())
             if hit:
-                yield number, (kind, hit.group(1), hit.group(2)), line.rstrip()
+                step = in_the_model((kind, hit.group(1), hit.group(2)))
+                if step is not None:
+                    yield number, step, line.rstrip()
                 break
 
 
