@@ -20,19 +20,28 @@ static struct round_record *last_record(struct world *w) {
     return &w->history.rounds[w->history.round_count - 1];
 }
 
+/* Returns whether the coordinator of the round `a` is newer than that of the round `b`. An heir may
+ * begin to serve before another heir does, and win after it; so with heirs their epochs decide. In
+ * an election, hosts start in the order in which they are elected. */
+static bool is_of_newer_coordinator(const struct world *w, const struct round_record *a,
+                                    const struct round_record *b) {
+    return w->heirs ? a->epoch > b->epoch : a->host_id > b->host_id;
+}
+
 /* Marks the rounds before `by` as superseded, because a coordinator has formed the later round
- * `by`. If `by` comes from an old coordinator (a host with a smaller id), `by` itself is
+ * `by`. If `by` comes from an older coordinator than a round before it, `by` itself is
  * superseded. */
 static void supersede_rounds(struct world *w, struct round_record *by) {
     for (int i = 0; i < w->history.round_count - 1; i++) {
-        bool is_run = w->history.rounds[i].incarnation == by->incarnation;
-        if (w->heirs && is_run && w->history.rounds[i].host_id > by->host_id) {
-            world_violation(w, "host %d forms a round after host %d has", by->host_id,
-                            w->history.rounds[i].host_id);
-        }
         struct round_record *r = &w->history.rounds[i];
+        bool is_run = r->incarnation == by->incarnation;
+        bool is_older = is_of_newer_coordinator(w, r, by);
         if (w->heirs && !is_run) continue;
-        if (r->host_id > by->host_id) by->superseded_at = w->now;
+        if (w->heirs && is_older) {
+            world_violation(w, "host %d forms a round after host %d has, under a smaller epoch",
+                            by->host_id, r->host_id);
+        }
+        if (is_older) by->superseded_at = w->now;
         else if (r->superseded_at == CR_FOREVER) r->superseded_at = w->now;
     }
 }
@@ -122,8 +131,8 @@ void check_store_opened(struct host *h, uint64_t round) {
     struct round_record *r = &w->history.rounds[w->history.round_count++];
     struct coordinator_view v;
     coordinator_look(h->coordinator, &v);
-    *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id, .round = round,
-                               .formed_at = w->now,
+    *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id,
+                               .epoch = host_epoch(h), .round = round, .formed_at = w->now,
                                .superseded_at = CR_FOREVER, .failed_at = CR_FOREVER,
                                .port = (uint16_t) (1000 + w->history.round_count)};
     for (int i = 0; i < NODES_MAX; i++) r->node[i] = -1;
@@ -438,6 +447,7 @@ static void note_rebuilt(struct host *h, const struct coordinator_view *before,
             if (w->hosts[k].id == r->host_id) w->hosts[k].is_superseded = true;
         }
         r->host_id = h->id;
+        r->epoch = host_epoch(h);
         r->is_rebuilt = true;
         w->totals.rebuilt++;
         story(w, "host %d: has rebuilt record %d", h->id, n->record);

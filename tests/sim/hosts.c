@@ -83,7 +83,7 @@ static struct leading leading_of(const struct host *h) {
                             .is_superseded = h->is_superseded_job, .host_epoch = h->terms.epoch};
 }
 
-static uint64_t epoch_of(const struct host *h) {
+uint64_t host_epoch(const struct host *h) {
     const struct leading l = leading_of(h);
     return leading_epoch(&l);
 }
@@ -162,8 +162,8 @@ void host_knock(struct host *h) {
     if (a != b && (a->cut[0] || a->cut[1] || b->cut[0] || b->cut[1])) return;
     coordinator_look(at->coordinator, &v);
     const struct leading l = leading_of(at);
-    if (leading_gives_up(&l, epoch_of(h), v.decides, v.phase == COORDINATOR_ENDED)) {
-        supersede(at, epoch_of(h), h->owner);
+    if (leading_gives_up(&l, host_epoch(h), v.decides, v.phase == COORDINATOR_ENDED)) {
+        supersede(at, host_epoch(h), h->owner);
     }
 }
 

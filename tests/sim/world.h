@@ -264,6 +264,7 @@ struct sim_node {
 struct round_record {
     uint64_t incarnation; /* the run of the job */
     int host_id; /* id of the host that has formed the round, or that has rebuilt it later */
+    uint64_t epoch; /* epoch of the job at the host host_id when it formed or rebuilt the round */
     bool is_rebuilt;
     uint64_t round;
     int64_t formed_at, superseded_at; /* superseded_at: time at which a newer round superseded this
@@ -407,6 +408,8 @@ void network_clear(struct world *w);
 void host_start(struct host *h);
 /* ---- hosts of a job with heirs ---- */
 struct host *host_of_heir(struct sim_node *n);
+/* Returns the epoch of the job at this host. */
+uint64_t host_epoch(const struct host *h);
 /* Opens the host with which a node may take over. The host serves nobody until host_lead(). */
 void host_open_heir(struct host *h);
 /* Call this when the host's node takes over: the host serves nodes from now on. */
