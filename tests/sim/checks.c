@@ -132,7 +132,8 @@ void check_store_opened(struct host *h, uint64_t round) {
     struct coordinator_view v;
     coordinator_look(h->coordinator, &v);
     *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id,
-                               .epoch = host_epoch(h), .round = round, .formed_at = w->now,
+                               .formed_by = h->id, .epoch = host_epoch(h), .round = round,
+                               .formed_at = w->now,
                                .superseded_at = CR_FOREVER, .failed_at = CR_FOREVER,
                                .port = (uint16_t) (1000 + w->history.round_count)};
     for (int i = 0; i < NODES_MAX; i++) r->node[i] = -1;
@@ -253,10 +254,12 @@ void check_round_formed(struct host *h) {
 
 /* ---- rounds that a node receives, and the end of the job ---- */
 
+/* Returns the index in history.rounds of the round with this number that this host has formed; -1
+ * if it has formed none. Another host may have rebuilt the round before its ROUND arrives. */
 static int find_record(const struct world *w, int host_id, uint64_t round) {
     for (int i = w->history.round_count; i-- > 0;) {
         const struct round_record *r = &w->history.rounds[i];
-        if (r->host_id == host_id && r->round == round) return i;
+        if (r->formed_by == host_id && r->round == round) return i;
     }
     return -1;
 }

@@ -264,6 +264,7 @@ struct sim_node {
 struct round_record {
     uint64_t incarnation; /* the run of the job */
     int host_id; /* id of the host that has formed the round, or that has rebuilt it later */
+    int formed_by; /* id of the host that has formed the round */
     uint64_t epoch; /* epoch of the job at the host host_id when it formed or rebuilt the round */
     bool is_rebuilt;
     uint64_t round;
