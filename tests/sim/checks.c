@@ -434,6 +434,15 @@ static void check_decision(struct host *h, uint32_t charged,
     h->failed_record = -1;
 }
 
+/* Returns whether a node has closed a connection on which it has a seat at the host `h`. The host
+ * does not know that yet. */
+static bool has_seat_of_closed_connection(const struct host *h) {
+    for (const struct conn *c = h->w->conns; c != NULL; c = c->next) {
+        if (c->host == h && c->host_id == h->id && c->seat != NULL && !c->node_open) return true;
+    }
+    return false;
+}
+
 /* If a new coordinator has just rebuilt the round of an earlier coordinator, records the round as
  * one of the new coordinator's host. */
 static void note_rebuilt(struct host *h, const struct coordinator_view *before,
@@ -456,6 +465,9 @@ static void note_rebuilt(struct host *h, const struct coordinator_view *before,
         story(w, "host %d: has rebuilt record %d", h->id, n->record);
         return;
     }
+    /* RESUME may arrive when its node has already closed the connection and has been in a later
+     * round. The close arrives after it, and ends the rebuilt round. */
+    if (has_seat_of_closed_connection(h)) return;
     /* a former leader that was stalled may do this, as it does not know yet that it is deposed */
     if (h == &w->hosts[w->leader]) world_violation(w, "a round is rebuilt that is not the newest");
 }
