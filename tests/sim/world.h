@@ -206,6 +206,7 @@ struct sim_worker {
     int64_t step_since;  /* time at which the current step began */
     bool hangs, waits;   /* hangs: true if it makes no steps; waits: true if it is inside
                           * crunrt_rejoin() */
+    bool is_over;        /* true if the agent has told the worker that its round is over */
     uint64_t change;     /* id of the last change that the agent has announced to the worker; 0 if
                           * there is none in this round */
     uint64_t agreed;     /* agreed step of that change; 0 if the worker does not know it yet */
