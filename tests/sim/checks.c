@@ -456,7 +456,8 @@ static void note_rebuilt(struct host *h, const struct coordinator_view *before,
         if (r->round + 1 != after->next_round) continue;
         if (r->superseded_at != CR_FOREVER) continue;
         for (int k = 0; k < HOSTS_MAX; k++) {
-            if (w->hosts[k].id == r->host_id) w->hosts[k].is_superseded = true;
+            struct host *other = &w->hosts[k];
+            if (other != h && other->id == r->host_id) other->is_superseded = true;
         }
         r->host_id = h->id;
         r->epoch = host_epoch(h);
