@@ -174,7 +174,8 @@ void worker_exit_reported(struct sim_node *n, const struct event *e) {
     struct sim_worker *k = at(n, e->worker);
     if (k->life != e->id || k->reported) return;
     k->reported = true;
-    if (k->exit_code != 0 && k->signal_sent == 0) note_failure(n, k);
+    bool has_failed = k->exit_code != 0 && k->signal_sent == 0;
+    if (has_failed || k->is_unreached) note_failure(n, k);
     node_worker_exited(&n->node, node_now(n), (uint32_t) e->worker, k->exit_code, k->signal_sent);
     check_gone(n);
 }
@@ -238,6 +239,7 @@ int workers_start(void *arg, bool *starts) {
 int workers_hand_over(void *arg, uint32_t worker) {
     struct sim_node *n = arg;
     struct sim_worker *k = &n->workers[worker];
+    k->is_unreached = !k->alive;
     if (!k->alive) return -ENOTCONN;
     if (!k->waits) world_violation(n->w, "node %d: worker %u is not parked", n->index, worker);
     worker_page_begin_round(&k->page);

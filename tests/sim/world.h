@@ -188,6 +188,7 @@ struct sim_worker {
     bool kept;
     uint64_t life;        /* number of processes started as this worker so far */
     int record;           /* index in history.rounds of the worker's round */
+    bool is_unreached;    /* true if it was dead when it was to be handed the node's round */
     int signal_sent, exit_code;
     /* index of the ended node whose workers no longer answer this worker, and index in
      * history.rounds of the round in which this happens */
