@@ -300,6 +300,10 @@ static const struct round_record *last_record_of(const struct world *w, int host
     return NULL;
 }
 
+bool check_is_last_round(const struct host *h, int record) {
+    return record >= 0 && last_record_of(h->w, h->id) == &h->w->history.rounds[record];
+}
+
 /* Checks the outcome of the job that a node receives. The outcome may be success only if the
  * workers of all nodes of the last round have succeeded. */
 void check_end_heard(struct sim_node *n, int outcome) {

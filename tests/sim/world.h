@@ -518,6 +518,8 @@ void check_round_formed(struct host *h);
 void check_change_announced(struct host *h, const struct rdzv_change *m);
 void check_change_answered(struct host *h, const struct rdzv_change_answer *m);
 void check_change_set(struct host *h, const struct rdzv_change_at *m);
+/* Returns whether `record` is the index in history.rounds of this host's last round. */
+bool check_is_last_round(const struct host *h, int record);
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m);
 /* Call this when a node leaves, or when the coordinator counts the node as lost. */
