@@ -280,12 +280,12 @@ static void stop_kept_workers(struct node *n, int64_t now_ms) {
 /* ---- starting a round ---- */
 
 /* Sends the new round to a parked worker. If the worker cannot be reached, it is killed and counts
- * as a failed worker of the round. */
+ * as a failed worker of the round. It may be dead already: its exit may not be reported yet, and
+ * may have been with exit code 0. */
 static void hand_over(struct node *n, struct node_worker *w) {
     worker_enter(n, w, WORKER_RUNNING, CR_FOREVER);
-    if (n->actions->hand_over(n->arg, index_of(n, w)) < 0) {
-        n->actions->signal(n->arg, index_of(n, w), SIGKILL);
-    }
+    w->is_unreached = n->actions->hand_over(n->arg, index_of(n, w)) < 0;
+    if (w->is_unreached) n->actions->signal(n->arg, index_of(n, w), SIGKILL);
 }
 
 /* Starts the round: parked workers go on in their processes, the other workers are started. Sets
@@ -500,7 +500,7 @@ void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exi
     if (exit_code != 0 && signal_sent == 0 && restart_alone(n, w)) return;
     if (was_parked) {
         event.type = GROUP_EVENT_PARKED_GONE;
-    } else if (exit_code != 0) {
+    } else if (exit_code != 0 || w->is_unreached) {
         event.type = GROUP_EVENT_EXIT_BAD;
         event.after_our_signal = signal_sent != 0;
         n->is_killed = signal_sent == 0 && w->state != WORKER_HUNG && ends_nodes(exit_code);
@@ -509,6 +509,7 @@ void node_worker_exited(struct node *n, int64_t now_ms, uint32_t worker, int exi
         event.type = GROUP_EVENT_EXIT_READY;
         worker_take_part(n, w, PART_READY);
     }
+    w->is_unreached = false;
     worker_enter(n, w, WORKER_ABSENT, CR_FOREVER);
     step(n, &event);
     report_if_ready(n);

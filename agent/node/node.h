@@ -156,6 +156,9 @@ struct node_worker {
     /* if the worker hung in this round: the time in ms for which it had made no step; else 0 */
     int64_t hung_ms;
     uint64_t hung_step; /* the last step that the worker made; valid if hung_ms > 0 */
+    /* true if the worker could not be sent the current round (the action hand_over() has failed);
+     * whatever its exit code, it counts as a failed worker of the round */
+    bool is_unreached;
 };
 
 /* The state of a node. Only node.c writes it. */

@@ -3,9 +3,9 @@
  * If a node is gone, workers on other nodes fail, too, because the workers of that node do not
  * answer them any more. The report of such a failure may arrive before the coordinator notices that
  * the node is lost, so the first FAILED of a round only opens the decision. All nodes are stopped
- * at once. If a node of the round leaves or is lost within a lease after the failure, or is lost
- * without a sign that it has heard of the failure, that node explains the failure, and the round
- * costs nothing.
+ * at once. If a node of the round leaves or is lost within a lease after the failure, or leaves or
+ * is lost without an earlier sign that it has heard of the failure, that node explains the failure,
+ * and the round costs nothing.
  *
  * An open decision delays the job by almost nothing. While the budget has a restart left, the
  * decision is made when the next round forms, because by then every node of the failed round has
@@ -63,12 +63,12 @@ void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator
     coordinator_wake_by(c, c->charge.killed_until_ms);
 }
 
-/* Returns whether this message shows that its node knows of the end of the last round. JOIN, FAILED
- * and LEAVE show it. A beat shows it by rounds_over; a beat of protocol version 2 lacks this field
- * and always counts. Any other message may have been sent before the round was stopped. */
+/* Returns whether this message shows that its node knows of the end of the last round. JOIN and
+ * FAILED show it. A beat shows it by rounds_over; a beat of protocol version 2 lacks this field and
+ * always counts. Any other message may have been sent before the round was stopped, LEAVE too. */
 static bool knows_of_end(const struct coordinator *c, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT) return m->beat.rounds_over == 0 || m->beat.rounds_over > c->round + 1;
-    return m->type == RDZV_JOIN || m->type == RDZV_FAILED || m->type == RDZV_LEAVE;
+    return m->type == RDZV_JOIN || m->type == RDZV_FAILED;
 }
 
 void charge_forget(struct coordinator *c, struct coordinator_seat *s) {

@@ -202,6 +202,7 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     s->is_ended = true;
     aside_node_gone(c, now_ms, now_ms, s);
     charge_node_gone(c, now_ms, s);
+    charge_forget(c, s);
     if (s->group_rank >= 0) c->members_changed = true;
     if (c->phase != COORDINATOR_RUNNING || !was_running) return;
     seat_name(s, name);

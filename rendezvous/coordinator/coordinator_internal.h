@@ -533,7 +533,8 @@ void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator
  * end of a failed round. Returns true if the message was the last one needed: now all nodes of that
  * round are known to know of its end. Otherwise returns false. */
 bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_message *m);
-/* Call this when a seat is removed: the decision no longer waits for its node. */
+/* Call this when a node has left, and when a seat is removed: the decision no longer waits for the
+ * node. */
 void charge_forget(struct coordinator *c, struct coordinator_seat *s);
 /* Call this when a node leaves or is lost. If that excuses the failure, the failed round costs
  * nothing. since_ms is the last time at which the node was certainly there. */

@@ -20,19 +20,28 @@ static struct round_record *last_record(struct world *w) {
     return &w->history.rounds[w->history.round_count - 1];
 }
 
+/* Returns whether the coordinator of the round `a` is newer than that of the round `b`. An heir may
+ * begin to serve before another heir does, and win after it; so with heirs their epochs decide. In
+ * an election, hosts start in the order in which they are elected. */
+static bool is_of_newer_coordinator(const struct world *w, const struct round_record *a,
+                                    const struct round_record *b) {
+    return w->heirs ? a->epoch > b->epoch : a->host_id > b->host_id;
+}
+
 /* Marks the rounds before `by` as superseded, because a coordinator has formed the later round
- * `by`. If `by` comes from an old coordinator (a host with a smaller id), `by` itself is
+ * `by`. If `by` comes from an older coordinator than a round before it, `by` itself is
  * superseded. */
 static void supersede_rounds(struct world *w, struct round_record *by) {
     for (int i = 0; i < w->history.round_count - 1; i++) {
-        bool is_run = w->history.rounds[i].incarnation == by->incarnation;
-        if (w->heirs && is_run && w->history.rounds[i].host_id > by->host_id) {
-            world_violation(w, "host %d forms a round after host %d has", by->host_id,
-                            w->history.rounds[i].host_id);
-        }
         struct round_record *r = &w->history.rounds[i];
+        bool is_run = r->incarnation == by->incarnation;
+        bool is_older = is_of_newer_coordinator(w, r, by);
         if (w->heirs && !is_run) continue;
-        if (r->host_id > by->host_id) by->superseded_at = w->now;
+        if (w->heirs && is_older) {
+            world_violation(w, "host %d forms a round after host %d has, under a smaller epoch",
+                            by->host_id, r->host_id);
+        }
+        if (is_older) by->superseded_at = w->now;
         else if (r->superseded_at == CR_FOREVER) r->superseded_at = w->now;
     }
 }
@@ -122,7 +131,8 @@ void check_store_opened(struct host *h, uint64_t round) {
     struct round_record *r = &w->history.rounds[w->history.round_count++];
     struct coordinator_view v;
     coordinator_look(h->coordinator, &v);
-    *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id, .round = round,
+    *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id,
+                               .formed_by = h->id, .epoch = host_epoch(h), .round = round,
                                .formed_at = w->now,
                                .superseded_at = CR_FOREVER, .failed_at = CR_FOREVER,
                                .port = (uint16_t) (1000 + w->history.round_count)};
@@ -244,10 +254,12 @@ void check_round_formed(struct host *h) {
 
 /* ---- rounds that a node receives, and the end of the job ---- */
 
+/* Returns the index in history.rounds of the round with this number that this host has formed; -1
+ * if it has formed none. Another host may have rebuilt the round before its ROUND arrives. */
 static int find_record(const struct world *w, int host_id, uint64_t round) {
     for (int i = w->history.round_count; i-- > 0;) {
         const struct round_record *r = &w->history.rounds[i];
-        if (r->host_id == host_id && r->round == round) return i;
+        if (r->formed_by == host_id && r->round == round) return i;
     }
     return -1;
 }
@@ -286,6 +298,10 @@ static const struct round_record *last_record_of(const struct world *w, int host
         if (w->history.rounds[i].host_id == host_id) return &w->history.rounds[i];
     }
     return NULL;
+}
+
+bool check_is_last_round(const struct host *h, int record) {
+    return record >= 0 && last_record_of(h->w, h->id) == &h->w->history.rounds[record];
 }
 
 /* Checks the outcome of the job that a node receives. The outcome may be success only if the
@@ -422,6 +438,15 @@ static void check_decision(struct host *h, uint32_t charged,
     h->failed_record = -1;
 }
 
+/* Returns whether a node has closed a connection on which it has a seat at the host `h`. The host
+ * does not know that yet. */
+static bool has_seat_of_closed_connection(const struct host *h) {
+    for (const struct conn *c = h->w->conns; c != NULL; c = c->next) {
+        if (c->host == h && c->host_id == h->id && c->seat != NULL && !c->node_open) return true;
+    }
+    return false;
+}
+
 /* If a new coordinator has just rebuilt the round of an earlier coordinator, records the round as
  * one of the new coordinator's host. */
 static void note_rebuilt(struct host *h, const struct coordinator_view *before,
@@ -435,14 +460,19 @@ static void note_rebuilt(struct host *h, const struct coordinator_view *before,
         if (r->round + 1 != after->next_round) continue;
         if (r->superseded_at != CR_FOREVER) continue;
         for (int k = 0; k < HOSTS_MAX; k++) {
-            if (w->hosts[k].id == r->host_id) w->hosts[k].is_superseded = true;
+            struct host *other = &w->hosts[k];
+            if (other != h && other->id == r->host_id) other->is_superseded = true;
         }
         r->host_id = h->id;
+        r->epoch = host_epoch(h);
         r->is_rebuilt = true;
         w->totals.rebuilt++;
         story(w, "host %d: has rebuilt record %d", h->id, n->record);
         return;
     }
+    /* RESUME may arrive when its node has already closed the connection and has been in a later
+     * round. The close arrives after it, and ends the rebuilt round. */
+    if (has_seat_of_closed_connection(h)) return;
     /* a former leader that was stalled may do this, as it does not know yet that it is deposed */
     if (h == &w->hosts[w->leader]) world_violation(w, "a round is rebuilt that is not the newest");
 }

@@ -83,7 +83,7 @@ static struct leading leading_of(const struct host *h) {
                             .is_superseded = h->is_superseded_job, .host_epoch = h->terms.epoch};
 }
 
-static uint64_t epoch_of(const struct host *h) {
+uint64_t host_epoch(const struct host *h) {
     const struct leading l = leading_of(h);
     return leading_epoch(&l);
 }
@@ -162,8 +162,8 @@ void host_knock(struct host *h) {
     if (a != b && (a->cut[0] || a->cut[1] || b->cut[0] || b->cut[1])) return;
     coordinator_look(at->coordinator, &v);
     const struct leading l = leading_of(at);
-    if (leading_gives_up(&l, epoch_of(h), v.decides, v.phase == COORDINATOR_ENDED)) {
-        supersede(at, epoch_of(h), h->owner);
+    if (leading_gives_up(&l, host_epoch(h), v.decides, v.phase == COORDINATOR_ENDED)) {
+        supersede(at, host_epoch(h), h->owner);
     }
 }
 
@@ -204,11 +204,9 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
     c->seat = coordinator_resume(h->coordinator, host_now(h), c, resume);
     coordinator_look(h->coordinator, &after);
     struct rdzv_message m = {.type = RDZV_RESUME, .resume = *resume};
-    int record = h->w->nodes[c->node].record;
-    bool is_own = record >= 0 && h->w->history.rounds[record].host_id == h->id;
-    /* If the node resumes a round of another host, a failure that it reports is ignored here: no
-     * round of this host has failed. */
-    if (!is_own) m.resume.part = RDZV_PART_RUNS;
+    /* If the node resumes a round of another host or an earlier round, a failure that it reports is
+     * ignored here: the last round of this host has not failed. */
+    if (!check_is_last_round(h, h->w->nodes[c->node].record)) m.resume.part = RDZV_PART_RUNS;
     check_charge(h, &before, &after, &m);
     h->w->totals.resumed++;
     return c->seat != NULL ? 0 : -EACCES;

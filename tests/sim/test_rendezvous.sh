@@ -3,7 +3,8 @@
 # Runs 20,000 simulated schedules of the rendezvous. Before them, runs the schedules that have found
 # an error once; most of these have larger seeds. If one fails, its seed is printed.
 sim="${BUILD:-build}/tests/sim/sim_rendezvous"
-for seed in 19483 21941 31807 46591 59639 155571 170835 190966 192687 216873 772; do
+for seed in 19483 21941 31807 46591 51789 59639 141406 155571 170835 189253 190966 192687 \
+    216873 222510 227735 229509 232669 298858 772; do
     "$sim" --seed "$seed" || exit 1
 done
 exec "$sim" --schedules 20000

@@ -61,7 +61,7 @@ static void begin_round(struct sim_node *n, struct sim_worker *k) {
     k->most_steps = UINT64_MAX;
     k->step_since = n->w->now;
     k->change = k->agreed = 0;
-    k->hangs = k->waits = false;
+    k->hangs = k->waits = k->is_over = false;
 }
 
 /* ---- signals and deaths ---- */
@@ -174,7 +174,8 @@ void worker_exit_reported(struct sim_node *n, const struct event *e) {
     struct sim_worker *k = at(n, e->worker);
     if (k->life != e->id || k->reported) return;
     k->reported = true;
-    if (k->exit_code != 0 && k->signal_sent == 0) note_failure(n, k);
+    bool has_failed = k->exit_code != 0 && k->signal_sent == 0;
+    if (has_failed || k->is_unreached) note_failure(n, k);
     node_worker_exited(&n->node, node_now(n), (uint32_t) e->worker, k->exit_code, k->signal_sent);
     check_gone(n);
 }
@@ -238,6 +239,7 @@ int workers_start(void *arg, bool *starts) {
 int workers_hand_over(void *arg, uint32_t worker) {
     struct sim_node *n = arg;
     struct sim_worker *k = &n->workers[worker];
+    k->is_unreached = !k->alive;
     if (!k->alive) return -ENOTCONN;
     if (!k->waits) world_violation(n->w, "node %d: worker %u is not parked", n->index, worker);
     worker_page_begin_round(&k->page);
@@ -340,6 +342,7 @@ static void hear_agreed_step(struct sim_node *n, struct sim_worker *k, uint64_t 
 }
 
 static void hear_over(struct sim_node *n, struct sim_worker *k) {
+    k->is_over = true;
     if (k->waits || k->hangs) return;
     if (chance(n->w, 3)) die_within(n, k, rnd(n->w, 50), 1);
     if (chance(n->w, 80)) act_in(n, k, rnd(n->w, 40), ACT_PARK);
@@ -360,8 +363,17 @@ int workers_send_packet(void *arg, uint32_t worker, const struct channel_packet 
 
 /* ---- acts of a worker (enum act) ---- */
 
+/* Returns whether the worker has a reason to wait for the next round: its round is over, or it has
+ * stopped for a change. */
+static bool has_reason_to_park(const struct sim_worker *k) {
+    return k->is_over || (k->change != 0 && atomic_load(&k->page.stopped_for) == k->change);
+}
+
+/* A worker that waits for the next round without a reason breaks its round. After the last fault no
+ * worker may do that, so the act is ignored then: it may have been queued in an earlier round. */
 static void park(struct sim_node *n, struct sim_worker *k) {
     if (k->waits || k->hangs || !atomic_load(&k->page.can_rejoin)) return;
+    if (n->w->calm && !has_reason_to_park(k)) return;
     k->waits = true;
     n->w->totals.parked++;
     report_in(n, k, rnd(n->w, 3), PACKET_REJOIN);

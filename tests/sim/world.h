@@ -188,6 +188,7 @@ struct sim_worker {
     bool kept;
     uint64_t life;        /* number of processes started as this worker so far */
     int record;           /* index in history.rounds of the worker's round */
+    bool is_unreached;    /* true if it was dead when it was to be handed the node's round */
     int signal_sent, exit_code;
     /* index of the ended node whose workers no longer answer this worker, and index in
      * history.rounds of the round in which this happens */
@@ -206,6 +207,7 @@ struct sim_worker {
     int64_t step_since;  /* time at which the current step began */
     bool hangs, waits;   /* hangs: true if it makes no steps; waits: true if it is inside
                           * crunrt_rejoin() */
+    bool is_over;        /* true if the agent has told the worker that its round is over */
     uint64_t change;     /* id of the last change that the agent has announced to the worker; 0 if
                           * there is none in this round */
     uint64_t agreed;     /* agreed step of that change; 0 if the worker does not know it yet */
@@ -264,6 +266,8 @@ struct sim_node {
 struct round_record {
     uint64_t incarnation; /* the run of the job */
     int host_id; /* id of the host that has formed the round, or that has rebuilt it later */
+    int formed_by; /* id of the host that has formed the round */
+    uint64_t epoch; /* epoch of the job at the host host_id when it formed or rebuilt the round */
     bool is_rebuilt;
     uint64_t round;
     int64_t formed_at, superseded_at; /* superseded_at: time at which a newer round superseded this
@@ -407,6 +411,8 @@ void network_clear(struct world *w);
 void host_start(struct host *h);
 /* ---- hosts of a job with heirs ---- */
 struct host *host_of_heir(struct sim_node *n);
+/* Returns the epoch of the job at this host. */
+uint64_t host_epoch(const struct host *h);
 /* Opens the host with which a node may take over. The host serves nobody until host_lead(). */
 void host_open_heir(struct host *h);
 /* Call this when the host's node takes over: the host serves nodes from now on. */
@@ -512,6 +518,8 @@ void check_round_formed(struct host *h);
 void check_change_announced(struct host *h, const struct rdzv_change *m);
 void check_change_answered(struct host *h, const struct rdzv_change_answer *m);
 void check_change_set(struct host *h, const struct rdzv_change_at *m);
+/* Returns whether `record` is the index in history.rounds of this host's last round. */
+bool check_is_last_round(const struct host *h, int record);
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m);
 /* Call this when a node leaves, or when the coordinator counts the node as lost. */

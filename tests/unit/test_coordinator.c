@@ -653,6 +653,25 @@ START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
 }
 END_TEST
 
+/* Node d has left before it heard of b's failure, but the coordinator's process has stood still,
+ * and reads LEAVE more than one lease after FAILED. Before that, d has sent no sign that it knows
+ * of the failure. So d's end may have caused the failure, which costs nothing. */
+START_TEST(a_leave_that_is_read_late_excuses_a_failure_that_its_node_has_not_heard_of) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 3, 5);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, a.round.round);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    now += 16000;
+    say(&d, RDZV_LEAVE, 0), lose(&d);
+    beat(&a), beat(&b);
+    pass(100);
+    ck_assert_uint_eq(a.round.group_world_size, 2);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
 /* The only other node is in the coordinator's own process and has no lease that could end, so the
  * job ends at once. */
 START_TEST(a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left) {
@@ -2261,6 +2280,7 @@ int main(void) {
     tcase_add_test(t, a_restart_is_not_refunded_for_a_node_that_leaves_later);
     tcase_add_test(t, a_restart_is_not_refunded_for_a_node_whose_workers_were_not_killed);
     tcase_add_test(t, a_node_that_leaves_a_lease_after_the_failure_excuses_nothing);
+    tcase_add_test(t, a_leave_that_is_read_late_excuses_a_failure_that_its_node_has_not_heard_of);
     tcase_add_test(t, a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
     tcase_add_test(t, losses_and_leaving_cost_no_restart);

@@ -613,6 +613,21 @@ START_TEST(test_a_parked_worker_that_cannot_be_reached_is_killed) {
 }
 END_TEST
 
+/* The worker died before the round was sent to it, and its exit is reported after that. It has done
+ * nothing in the round, so the node must not report that all its workers have ended well. */
+START_TEST(test_a_dead_parked_worker_with_exit_code_0_has_failed_in_the_next_round) {
+    one_is_parked();
+    f.has_channel[0] = false;
+    round_begins(1);
+    forget_what_it_asked();
+    exits(1, 0);
+    exits(2, 0);
+    ASKED("");
+    exits(0, 0);
+    ASKED("failed 1; stop 15 30000");
+}
+END_TEST
+
 START_TEST(test_a_parked_worker_that_died_is_started_again) {
     one_is_parked();
     exits(0, 1);
@@ -1085,6 +1100,7 @@ int main(void) {
     tcase_add_test(t, test_a_worker_without_a_channel_is_stopped);
     tcase_add_test(t, test_a_parked_worker_is_handed_the_next_round);
     tcase_add_test(t, test_a_parked_worker_that_cannot_be_reached_is_killed);
+    tcase_add_test(t, test_a_dead_parked_worker_with_exit_code_0_has_failed_in_the_next_round);
     tcase_add_test(t, test_a_parked_worker_that_died_is_started_again);
     tcase_add_test(t, test_a_dead_parked_worker_is_awaited);
     tcase_add_test(t, test_parked_workers_are_stopped_when_the_job_ends_between_rounds);
