@@ -339,10 +339,10 @@ static int add_further(struct builder *b) {
     char **words = b->options->more;
     int rc = 0;
     while (rc == 0 && words != NULL) {
-        unsigned number = a->program_count++;
-        if (number == PROGRAMS_MAX) {
+        if (a->program_count == PROGRAMS_MAX) {
             return cr_fail(b->err, -E2BIG, "a job has at most %d programs", PROGRAMS_MAX);
         }
+        unsigned number = a->program_count++;
         rc = programs_parse(words, number + 1, &b->job->lines[number], &words, b->err);
         if (rc == 0) rc = build_further(b, number);
         if (rc == 0) a->rendezvous.local_world_size += b->job->programs[number].workers;
@@ -371,8 +371,9 @@ static int build_programs(struct builder *b) {
     if (rc < 0) return name_option(b, OPTION_ON_FAILURE, rc);
     rc = add_further(b);
     if (rc == 0 && a->program_count > 1) rc = name_node(b);
+    if (rc < 0) return rc;
     for (uint32_t i = 0; i < a->program_count; i++) all_serve &= a->programs[i].is_service;
-    if (rc < 0 || !all_serve) return rc;
+    if (!all_serve) return 0;
     return cr_fail(b->err, -EINVAL, "--service: the job has no other program, so nothing would end "
                    "it; leave --service away for one program");
 }
