@@ -127,7 +127,9 @@ bool charge_allows_round(struct coordinator *c, int64_t now_ms) {
 }
 
 void charge_close(struct coordinator *c) {
-    if (c->charge.open && !c->charge.excused) {
+    bool is_due = c->charge.open && !c->charge.excused;
+    if (is_due && (c->charge.is_final || !budget_is_left(&c->budget))) return;
+    if (is_due) {
         budget_charge(&c->budget);
         c->charge.charged = true;
     }

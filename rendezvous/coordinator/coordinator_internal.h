@@ -542,7 +542,9 @@ void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coor
 /* Returns whether a round may form. No round may form if the failure has to be charged and the
  * budget is spent; in that case the job ends as soon as no node can excuse the failure any more. */
 bool charge_allows_round(struct coordinator *c, int64_t now_ms);
-/* Call this when a round forms. Charges the failure of the last round, unless it is excused. */
+/* Call this when a round forms, or is due but may not form. Charges the failure of the last round,
+ * unless it is excused. If the failure has to end the job, this leaves the decision open, because
+ * charge_allows_round() ends the job once the coordinator may do so. */
 void charge_close(struct coordinator *c);
 
 /* ---- change.c ---- */

@@ -244,7 +244,7 @@ static void form_round(struct coordinator *c, int64_t now_ms) {
  * the last failure costs, because all nodes of the last round have joined again or are gone. */
 static void hold(struct coordinator *c) {
     charge_close(c);
-    c->is_held = true;
+    c->is_held = !c->charge.open;
 }
 
 /* Sets the time before which no round forms. The earlier leader may still run a round if it lost

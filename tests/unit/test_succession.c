@@ -502,6 +502,30 @@ START_TEST(without_the_majority_the_job_ends_and_says_why) {
 }
 END_TEST
 
+static void join_late(struct peer *p) {
+    struct rdzv_message m = {.type = RDZV_JOIN, .join = p->join};
+    m.join.heard_at_ms = 100000;
+    ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+}
+
+/* The budget is spent when a worker of node a fails. All nodes join again, but by messages so old
+ * that the coordinator has lost the majority meanwhile, so it may not end the job. It ends the job
+ * when it has the majority again. */
+START_TEST(a_failure_that_ends_the_job_waits_for_the_majority) {
+    struct rdzv_message m = {.type = RDZV_FAILED};
+    m.failed = (struct rdzv_failed){.round = 0, .what = "rank 0: exit code 1"};
+    ck_assert_int_eq(coordinator_receive(c, now, a.seat, &m, NULL), 0);
+    pass_to(100000 + LEASE);
+    ck_assert(look().lacks_majority);
+    join_late(&a), join_late(&b), join_late(&d);
+    ck_assert_int_eq(a.ends, 0);
+    ck_assert_int_eq(a.rounds, 1);
+    beat(&a), beat(&b);
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_ptr_nonnull(strstr(a.why, "exit code 1"));
+}
+END_TEST
+
 START_TEST(who_hears_its_nodes_again_goes_on) {
     pass_to(100000 + LEASE);
     ck_assert(look().lacks_majority);
@@ -722,6 +746,7 @@ int main(void) {
     tcase_add_test(t, who_hears_only_itself_stops_and_sends_its_nodes_away);
     tcase_add_test(t, without_the_majority_a_leaving_node_has_to_end_its_workers_soon);
     tcase_add_test(t, without_the_majority_the_job_ends_and_says_why);
+    tcase_add_test(t, a_failure_that_ends_the_job_waits_for_the_majority);
     tcase_add_test(t, who_hears_its_nodes_again_goes_on);
     tcase_add_test(t, processes_that_have_ended_elect_no_heir);
     tcase_add_test(t, a_node_that_has_abandoned_the_coordinator_has_not_ended);
