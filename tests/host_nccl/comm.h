@@ -29,7 +29,9 @@ struct ncclComm {
     bool initialised, destroying, finalized, revoked;
     struct ncclComm *child;      /* the child communicator that is being made; an abort of this
                                   * one ends it, too */
-    struct group_job *group_job; /* the last group with its own thread; NULL after group_join() */
+    /* The last group with its own thread; NULL after group_join(). Atomic, because another thread
+     * may abort the communicator inside a call. */
+    struct group_job *_Atomic group_job;
     struct peers *peers;
     struct host_op *last;    /* the last kernel, for which the next kernel waits */
     struct host_clock clock; /* all operations that are ordered before the end of the last kernel */
