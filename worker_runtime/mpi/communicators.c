@@ -262,6 +262,9 @@ int MPI_Comm_free(MPI_Comm *comm) {
     if (checked(*comm, "MPI_Comm_free") == MPI_COMM_WORLD) {
         fail("MPI_Comm_free", "MPI_COMM_WORLD cannot be freed");
     }
+    /* A rank may free the communicator while another one still connects to it. Without the barrier
+     * the slower rank would take that for the death of its peer. MPI lets this call wait. */
+    if ((*comm)->group != NULL) must(crunrt_group_barrier((*comm)->group), "MPI_Comm_free");
     crunrt_group_destroy((*comm)->group);
     free(*comm);
     *comm = MPI_COMM_NULL;
