@@ -20,12 +20,22 @@ static struct round_record *last_record(struct world *w) {
     return &w->history.rounds[w->history.round_count - 1];
 }
 
+/* Returns whether the process of the host with this id still runs. */
+static bool is_up(const struct world *w, int host_id) {
+    for (int i = 0; i < HOSTS_MAX; i++) {
+        if (w->hosts[i].id == host_id && w->hosts[i].up) return true;
+    }
+    return false;
+}
+
 /* Returns whether the coordinator of the round `a` is newer than that of the round `b`. An heir may
- * begin to serve before another heir does, and win after it; so with heirs their epochs decide. In
- * an election, hosts start in the order in which they are elected. */
+ * begin to serve before another heir does, and win after it; so with heirs their epochs decide. A
+ * coordinator whose process has ended decides no more: the process that is started in its place
+ * begins with the smallest epoch. In an election, hosts start in the order in which they are
+ * elected. */
 static bool is_of_newer_coordinator(const struct world *w, const struct round_record *a,
                                     const struct round_record *b) {
-    return w->heirs ? a->epoch > b->epoch : a->host_id > b->host_id;
+    return w->heirs ? a->epoch > b->epoch && is_up(w, a->host_id) : a->host_id > b->host_id;
 }
 
 /* Marks the rounds before `by` as superseded, because a coordinator has formed the later round

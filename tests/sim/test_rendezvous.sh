@@ -4,7 +4,8 @@
 # an error once; most of these have larger seeds. If one fails, its seed is printed.
 sim="${BUILD:-build}/tests/sim/sim_rendezvous"
 for seed in 19483 21941 31807 46591 51789 59639 141406 155571 170835 189253 190966 192687 \
-    216873 222510 227735 229509 232669 298858 303791 772; do
+    216873 222510 227735 229509 232669 298858 303791 772 \
+    202239 808675 850595; do
     "$sim" --seed "$seed" || exit 1
 done
 exec "$sim" --schedules 20000
