@@ -89,7 +89,9 @@ enum group_ending {
 struct group_event {
     enum group_event_type type;
     uint32_t count;
-    uint32_t services; /* only for ROUND and START_FAILED */
+    /* only for ROUND and START_FAILED: how many of the `count` workers are services, for whose end
+     * the round does not wait */
+    uint32_t services;
     bool is_service;   /* only for EXIT_*, PARKED and UNPARKED: true if the worker is a service */
     /* only for EXIT_BAD: true if crun had sent the worker a signal before; such a worker counts as
      * a victim */

@@ -13,7 +13,7 @@
 struct cycle_info {
     const char *folder; /* NULL if no files are written */
     const char *run_id;
-    json_t *file; /* what the file of the running round has; NULL if no round runs */
+    json_t *file; /* contents of the running round's file; NULL if no round runs */
 };
 
 /* Call this on the node with group rank 0 when a round begins. Ends the round before it, if that

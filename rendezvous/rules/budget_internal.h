@@ -19,7 +19,7 @@ struct budget {
     uint32_t restart_count;
     uint32_t refilled;      /* restarts that were charged and then given back by a refill */
 
-    bool limits_losses;     /* false: a job may lose nodes as often as it likes */
+    bool limits_losses;     /* true: max_losses applies; false: losses never end the job */
     uint32_t max_losses;    /* most rounds that may end because a node is gone */
     uint32_t losses;        /* rounds that have ended because a node is gone */
     uint64_t rounds_lost;   /* number of the last such round, plus 1; 0 = there was none */

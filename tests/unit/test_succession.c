@@ -109,8 +109,8 @@ START_TEST(a_ballot_that_is_held_for_ever_is_neither_free_nor_void) {
     electorate_hold(&e, 1, CR_FOREVER);
     electorate_release(&e, 0);
     electorate_void(&e, 1);
-    ck_assert(!electorate_may_decide(&e, 50)); /* two of four are half */
-    ck_assert(electorate_is_closed(&e));       /* but no other coordinator gets three */
+    ck_assert(!electorate_may_decide(&e, 50)); /* two ballots of four are no majority */
+    ck_assert(electorate_is_closed(&e));       /* no other coordinator can get three of them */
     electorate_hold(&e, 2, 100);
     ck_assert(electorate_may_decide(&e, 50));
     electorate_end(&e);

@@ -56,7 +56,9 @@ typedef enum crunmpi_op {
     MPI_BAND,
     MPI_BOR,
     MPI_BXOR,
-    MPI_MINLOC, /* only MPI_DOUBLE_INT, only in MPI_Reduce and MPI_Allreduce */
+    /* MPI_Reduce and MPI_Allreduce take these two, with the type MPI_DOUBLE_INT. All other calls
+     * and types refuse them. */
+    MPI_MINLOC,
     MPI_MAXLOC
 } MPI_Op;
 

@@ -319,7 +319,9 @@ static int exchange_verdicts(struct reform *r, int rc, struct cr_error *err) {
     return done;
 }
 
-/* Ends what a failed attempt has left, so that the state can be connected anew. */
+/* Call this if a recovery has failed. Aborts the communicators that it has made and forgets its
+ * failure, so that nccl_open() can make new ones. Returns 0; or -ENOTRECOVERABLE and sets err if an
+ * abort has not returned in time. */
 static int clear(struct nccl_state *s, struct cr_error *err) {
     nccl_abort(s);
     nccl_lock();
