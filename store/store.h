@@ -1,5 +1,6 @@
 /* The public header of the store: a server that speaks the protocol of torch's TCPStore, and
- * clients of such servers. Other rooms include only this header.
+ * clients of such servers. Other rooms include this header; or store/wire/wire.h, if they only
+ * write or read the bytes of the protocol.
  *
  *   store/bytes/bytes.h     byte strings, lists of them, limits
  *   store/server/server.h   the server: any number of key spaces on one thread

@@ -4,8 +4,10 @@
 
 #include "base/memory.h"
 #include "rendezvous/protocol/protocol.h"
+#include "store/wire/wire.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define FRAME_HEAD 5 /* bytes of a frame's length and type */
@@ -35,21 +37,14 @@ int stranger_ask(struct cr_buffer *out) {
     return cr_buffer_append(out, question, sizeof(question) - 1);
 }
 
-static int append_u64(struct cr_buffer *out, uint64_t n) {
-    char bytes[8];
-    for (size_t i = 0; i < sizeof(bytes); i++) bytes[i] = (char) (n >> 8 * i & 0xff);
-    return cr_buffer_append(out, bytes, sizeof(bytes));
-}
-
-/* Appends CHECK of one key, which is 5 since torch 2.1 and was 4 before. The client of torch puts a
- * slash before every key. */
 int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id, bool is_old) {
-    static const char prefix[] = "/torch.rendezvous.";
-    int rc = cr_buffer_append(out, is_old ? "\x04" : "\x05", 1);
-    if (rc == 0) rc = append_u64(out, 1);
-    if (rc == 0) rc = append_u64(out, sizeof(prefix) - 1 + strlen(run_id));
-    if (rc == 0) rc = cr_buffer_append(out, prefix, sizeof(prefix) - 1);
-    return rc == 0 ? cr_buffer_append(out, run_id, strlen(run_id)) : rc;
+    char key[RDZV_TEXT_MAX + 32];
+    (void) snprintf(key, sizeof(key), "torch.rendezvous.%s", run_id);
+    struct store_bytes bytes = STORE_BYTES(key);
+    const struct store_encoder encoder = {
+        .out = out, .dialect = is_old ? STORE_DIALECT_LEGACY : STORE_DIALECT_MODERN,
+        .prefix = STORE_BYTES("/")}; /* the client of torch puts a slash before every key */
+    return store_encode_keys(&encoder, STORE_OP_CHECK, &bytes, 1);
 }
 
 /* A TCPStore answers CHECK with 0 (READY) if all keys exist, and with 1 (NOT_READY) if not. */

@@ -4,12 +4,13 @@
 #include "rendezvous/way/signpost_value_internal.h"
 
 #include "rendezvous/protocol/protocol.h"
+#include "store/wire/wire.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LENGTH_BYTES 8
+#define LENGTH_BYTES 8 /* bytes of the length before a value */
 
 void signpost_format(const struct signpost_value *v, char out[SIGNPOST_VALUE_MAX]) {
     (void) snprintf(out, SIGNPOST_VALUE_MAX,
@@ -36,34 +37,26 @@ bool signpost_is_newer(const struct signpost_value *a, const struct signpost_val
     return a->epoch != b->epoch ? a->epoch > b->epoch : a->turn > b->turn;
 }
 
-/* ---- the protocol of the store: lengths have 8 bytes, the least significant one first ---- */
-
-static int append_text(struct cr_buffer *out, const char *text, size_t len) {
-    char bytes[LENGTH_BYTES];
-    for (size_t i = 0; i < sizeof(bytes); i++) bytes[i] = (char) ((uint64_t) len >> 8 * i & 0xff);
-    int rc = cr_buffer_append(out, bytes, sizeof(bytes));
-    return rc == 0 ? cr_buffer_append(out, text, len) : rc;
-}
+/* ---- the protocol of the store ---- */
 
 /* The client of torch puts a slash before every key, so the key begins with one; torch's programs
  * can then read it, too. */
 int signpost_ask(struct cr_buffer *out, bool is_old, const char *run_id, const char *expected,
                  const char *desired) {
-    static const char head[] = "\x00\xce\xf7\x85\x3c\x02"; /* VALIDATE, and COMPARE_SET */
-    static const char old_head[] = "\x01";                     /* COMPARE_SET */
+    const struct store_encoder encoder = {
+        .out = out, .dialect = is_old ? STORE_DIALECT_LEGACY : STORE_DIALECT_MODERN,
+        .prefix = STORE_BYTES("/")};
     char key[RDZV_TEXT_MAX + 32];
-    int len = snprintf(key, sizeof(key), "/crun/rendezvous/%s", run_id);
-    int rc = is_old ? cr_buffer_append(out, old_head, sizeof(old_head) - 1)
-                    : cr_buffer_append(out, head, sizeof(head) - 1);
-    if (rc == 0) rc = append_text(out, key, (size_t) len);
-    if (rc == 0) rc = append_text(out, expected, strlen(expected));
-    return rc == 0 ? append_text(out, desired, strlen(desired)) : rc;
+    (void) snprintf(key, sizeof(key), "crun/rendezvous/%s", run_id);
+    int rc = is_old ? 0 : store_encode_validate(out);
+    if (rc < 0) return rc;
+    return store_encode_compare_set(&encoder, STORE_BYTES(key), STORE_BYTES(expected),
+                                    STORE_BYTES(desired));
 }
 
 enum signpost_answer signpost_read(const char *data, size_t len, char value[SIGNPOST_VALUE_MAX]) {
-    uint64_t size = 0;
     if (len < LENGTH_BYTES) return SIGNPOST_INCOMPLETE;
-    for (int i = LENGTH_BYTES; i-- > 0;) size = size << 8 | (unsigned char) data[i];
+    uint64_t size = store_load_u64(data);
     if (size >= SIGNPOST_VALUE_MAX) return SIGNPOST_STRANGE;
     if (len < LENGTH_BYTES + size) return SIGNPOST_INCOMPLETE;
     memcpy(value, data + LENGTH_BYTES, size);
