@@ -14,6 +14,7 @@ SANITIZE ?=
 COVERAGE ?=
 V        ?=
 NCCL     ?= auto
+RCCL     ?= auto
 GLOO     ?= auto
 MPI      ?= auto
 
@@ -89,7 +90,7 @@ endef
 
 include make/detect.mk
 include base/module.mk store/module.mk rendezvous/module.mk status/module.mk inspect/module.mk
-include agent/module.mk launcher/module.mk operator/module.mk
+include agent/module.mk launcher/module.mk operator/module.mk remote/module.mk
 include worker_runtime/module.mk worker_runtime/mpi/module.mk examples/module.mk tests/module.mk
 include make/check.mk make/install.mk packaging/module.mk
 
@@ -143,12 +144,12 @@ $(BUILD)/lib/room/lib$(1).a: $(call objects,$($(1)_SRCS))
 	@mkdir -p $$(@D)
 	$$(Q)rm -f $$@ && $$(AR) qcs $$@ $$^
 endef
-rooms_built := base store rendezvous status inspect agent launcher worker_runtime
+rooms_built := base store rendezvous remote status inspect agent launcher worker_runtime
 $(foreach r,$(rooms_built),$(eval $(call room,$(r))))
 programs: $(BUILD)/bin/crun $(BUILD)/bin/crun-store $(BUILD)/bin/crun-agent
 
 $(BUILD)/bin/crun: $(call objects,launcher/crun.c) \
-    $(call rooms,launcher agent inspect status rendezvous store base)
+    $(call rooms,launcher agent status remote rendezvous inspect store base)
 	$(call link,$(program_LIBS))
 
 $(BUILD)/bin/crun-store: $(call objects,$(store_program_SRCS)) $(call rooms,store base)

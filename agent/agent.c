@@ -2,13 +2,14 @@
  * and closes the agent's parts. agent_events.c turns exits, packets of workers, messages of the
  * rendezvous and timers into events of the node. The node makes all decisions.
  *
- * One object owns the nursery (processes), the rendezvous, the workers' channels, the log folder,
- * the output relay and the case file. All code runs on the loop's thread. The agent ends in this
- * order: the node requests its action `finish`; the output is drained and the console flushed; the
- * handles are closed; on_done runs. */
+ * A struct agent owns the nursery (processes), the rendezvous, the workers' channels, the log
+ * folder, the output relay and the case file. All code runs on the loop's thread. The agent ends in
+ * this order: the node requests its action `finish`; the output is drained and the console flushed;
+ * the handles are closed; on_done runs. */
 #include "agent/agent_internal.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -17,12 +18,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Most log lines of the node (agent/node/) in 10 s, see do_log(): LINES_MIN, and LINES_PER_WORKER
- * more for each worker, because the node logs a line for each worker that has written a flight
- * record. */
+/* Limit of the node's log lines in 10 s: LINES_MIN, plus LINES_PER_WORKER for each worker. The
+ * limit grows with the number of workers, because the node logs a line for each worker that has
+ * written a flight record. See do_log(). */
 #define LINES_MIN        100
 #define LINES_PER_WORKER 4
-/* Time in ms that the agent needs for its own end, after its last process is gone: to send its last
+/* Time in ms that is kept for the agent's own end after its last process is gone: to send its last
  * messages to other nodes, and to close everything. */
 #define OWN_END_MS 1000
 
@@ -61,7 +62,8 @@ void agent_arm_timer(struct agent *a) {
         (void) uv_timer_stop(&a->timer);
         return;
     }
-    uv_update_time(a->loop); /* a libuv timer counts from the loop's time, which may be old */
+    uv_update_time(a->loop); /* uv_timer_start() counts from the loop's cached time, which may be
+                              * old */
     (void) uv_timer_start(&a->timer, on_timer, (uint64_t) cr_time_left_ms(deadline_ms), 0);
 }
 
@@ -76,8 +78,6 @@ static void on_timer(uv_timer_t *timer) {
 static void on_part_closed(void *arg) {
     struct agent *a = arg;
     if (--a->open_parts > 0) return;
-    bool is_wanted = a->job->log_dir != NULL || a->result.outcome != AGENT_SUCCEEDED;
-    if (!is_wanted) log_dir_remove_empty(&a->logs);
     log_dir_done(&a->logs);
     if (a->failed_start) {
         agent_free(a);
@@ -93,8 +93,9 @@ static void on_rendezvous_closed(void *arg) {
     on_part_closed(a);
 }
 
-/* A closed relay no longer carries the log. From now on the log writes its lines to stderr itself,
- * without waiting: a launcher that hosts other jobs may still run for a long time. */
+/* Runs when the output relay is closed. A closed relay no longer carries the log, so this makes the
+ * log write its lines to stderr itself. The log must not wait for a full stderr, because this
+ * process may host other jobs, and run on for a long time. */
 static void on_relay_closed(void *arg) {
     struct agent *a = arg;
     if (a->job->carries_log) {
@@ -106,13 +107,26 @@ static void on_relay_closed(void *arg) {
 
 static void on_timer_closed(uv_handle_t *handle) { on_part_closed(handle->data); }
 
+/* Removes the log folders if nothing is in them. The nursery takes descriptors of the removed
+ * folders, so that closing them, which may wait for a disk, does not delay the job's end. */
+static void remove_empty_logs(struct agent *a) {
+    struct log_dir_removed removed = {.count = 0};
+    if (a->job->log_dir != NULL || a->result.outcome != AGENT_SUCCEEDED) return;
+    log_dir_remove_empty(&a->logs, &removed);
+    if (a->nursery != NULL) nursery_pass_on(a->nursery, removed.fds, removed.count);
+    for (size_t i = 0; i < removed.count; i++) (void) close(removed.fds[i]);
+}
+
 static void close_parts(struct agent *a) {
+    remove_empty_logs(a);
     a->open_parts = 1 + (a->status != NULL) + (a->nursery != NULL) + (a->rendezvous != NULL) +
                     (a->relay != NULL) + (a->watchdog != NULL) + (a->channels != NULL) +
-                    (a->hang != NULL) + (a->health != NULL);
-    /* The nursery is closed first: nursery_close() kills the warden without waiting for its death.
-     * The warden dies while the store's thread is being stopped, so the wait for its death, at the
-     * end, is short. */
+                    (a->hang != NULL) + (a->health != NULL) + (a->paired != NULL) +
+                    (a->trainjob != NULL) +
+                    (a->case_file.xids != NULL);
+    /* nursery_close() is called before the parts below are closed, because it kills the warden
+     * without waiting for its death: the warden dies while the loop closes these parts. */
+    preload_close(&a->preload);
     if (a->nursery != NULL) nursery_close(a->nursery, on_part_closed);
     if (a->status != NULL) status_server_close(a->status, on_part_closed, a);
     if (a->rendezvous != NULL) rendezvous_close(a->rendezvous, on_rendezvous_closed);
@@ -121,14 +135,18 @@ static void close_parts(struct agent *a) {
     if (a->channels != NULL) worker_channels_close(a->channels, on_part_closed);
     if (a->hang != NULL) hang_close(a->hang, on_part_closed);
     if (a->health != NULL) health_close(a->health, on_part_closed, a);
+    if (a->paired != NULL) paired_close(a->paired, on_part_closed, a);
+    if (a->case_file.xids != NULL) xid_watch_close(a->case_file.xids, on_part_closed, a);
+    a->case_file.xids = NULL;
+    if (a->trainjob != NULL) trainjob_close(a->trainjob, on_part_closed);
     if (answers_close(&a->answers, on_part_closed, a)) a->open_parts++;
     uv_close((uv_handle_t *) &a->timer, on_timer_closed);
     if (suspension_watch_close(&a->suspension, on_part_closed)) a->open_parts++;
 }
 
 /* Runs when the console has taken the workers' last output. Closes the relay, the watchdog, the
- * channels and the timer. After that, on_done runs and prints the verdict, so the verdict stands
- * below the workers' output. */
+ * channels and the timer. When these are closed, on_done runs and prints the verdict, so the
+ * verdict stands below the workers' output. */
 static void on_flushed(void *arg) { close_parts(arg); }
 
 /* ---- the node's actions on processes ---- */
@@ -137,7 +155,8 @@ static struct attempt attempt_of(struct agent *a) {
     return (struct attempt){.job = a->job, .round = &a->round, .logs = &a->logs,
                             .relay = a->relay, .channels = a->channels, .nursery = a->nursery,
                             .case_file = &a->case_file, .processes = a->processes,
-                            .events = agent_event_source(a)};
+                            .events = agent_event_source(a),
+                            .fork_server = a->preload.server};
 }
 
 static int do_start(void *arg, bool *starts) {
@@ -146,11 +165,12 @@ static int do_start(void *arg, bool *starts) {
     struct attempt attempt = attempt_of(a);
     int rc = attempt_start(&attempt, starts, &a->error);
     if (rc == 0 && a->hang != NULL) hang_begin(a->hang);
+    if (rc == 0) preload_begin(&a->preload, a->nursery, a->job);
     return rc;
 }
 
-/* Starts one worker again and logs why. Only the workers of its program go on as before, so the
- * line names the role. */
+/* Starts one worker again, while the other workers run on, and logs why. The line names the
+ * worker's role, because the programs of a job can have different rules for failures. */
 static int do_restart(void *arg, uint32_t worker) {
     struct agent *a = arg;
     struct cr_buffer line = {0};
@@ -172,7 +192,7 @@ static int do_hand_over(void *arg, uint32_t worker) {
     return attempt_hand_over(&attempt, worker);
 }
 
-/* Returns why this node stops its workers. Call this if none of them has failed. */
+/* Call this if none of this node's workers has failed. Returns why this node stops its workers. */
 static enum ledger_cause cause_of_stop(const struct agent *a) {
     if (a->node.group.signals > 0) return LEDGER_BY_SIGNAL;
     if (a->node.group.ending == GROUP_LEFT || a->node.group.ending == GROUP_GOES_ON) {
@@ -190,7 +210,10 @@ static void do_stop(void *arg, int signum, int64_t grace_ms) {
                                                      NURSERY_SPARES_DETACHED,
                                                  [AGENT_LEFTOVERS_END] = NURSERY_SPARES_NOTHING,
                                                  [AGENT_LEFTOVERS_KEEP] = NURSERY_SPARES_ALL};
-    bool stops_services = a->node.group.living > 0; /* a service's own children end with it */
+    if (a->node.group.ending != GROUP_GOES_ON) preload_release(&a->preload);
+    /* if services still run, all processes are ended, because what a service has started ends with
+     * the service */
+    bool stops_services = a->node.group.living > 0;
     if (a->node.group.ending == GROUP_SUCCEEDED && !stops_services) {
         nursery_end_well(a->nursery, signum, grace_ms, spares[a->job->leftovers]);
     } else {
@@ -240,7 +263,8 @@ static void do_read_page(void *arg, uint32_t worker, struct worker_progress *out
 
 /* ---- the node's calls of the rendezvous ---- */
 
-/* Joins the next round; first makes the health check, if the job has one. */
+/* Joins the next round. If the job has a health check, only begins the check; on_health() joins
+ * when the result is there. */
 static void do_join(void *arg) {
     struct agent *a = arg;
     if (a->health == NULL) {
@@ -251,7 +275,8 @@ static void do_join(void *arg) {
     health_begin(a->health, a->rounds);
 }
 
-/* Ends a job of one node, which is not fit: no other node could take its place. */
+/* Call this if the job has one node only and this node is not fit. Ends the job, because no other
+ * node can take this node's place. */
 static void end_unfit(struct agent *a, const char *why) {
     health_stop(a->health);
     (void) cr_fail(&a->error, -EIO, "this node is not fit for the job: %s", why);
@@ -264,7 +289,9 @@ static void warn_unfit(const struct agent *a, const char *why) {
             "again from time to time", a->host, why);
 }
 
-/* Runs when a health check is over. `why` is "" if this node is fit. */
+/* Runs when a health check is over. `why` says why this node is not fit, or is "" if it is fit.
+ * Passes the result to the rendezvous, and joins the next round if the join has waited for this
+ * check. If the node is not fit and the job has one node only, ends the job instead. */
 static void on_health(void *arg, const char *why) {
     struct agent *a = arg;
     if (a->open_parts > 0 || a->node.group.state != GROUP_JOINING) {
@@ -283,9 +310,9 @@ static void on_health(void *arg, const char *why) {
     agent_arm_timer(a);
 }
 
-/* Logs the first failure of a round as soon as it is known. The failure report comes only when all
- * workers have ended, which may take as long as their grace. If no other worker runs, the report
- * comes at once, so this line is only an info. */
+/* Logs the first failure of a round as soon as it is known. The failure report comes later: only
+ * when all workers have ended, which may take as long as their grace. If other workers run, the
+ * line is a warning. If none runs, the failure report follows at once, so the line is an info. */
 static void report_at_once(struct agent *a) {
     struct cr_buffer line = {0};
     case_file_write_first_word(&a->case_file, &line);
@@ -357,8 +384,8 @@ static const char *const outcome_words[] = {[AGENT_SUCCEEDED] = "succeeded",
                                             [AGENT_LEFT] = "left",
                                             [AGENT_ERROR] = "error"};
 
-/* Logs a warning about the failure. Call this if workers failed, but the job ends for another
- * reason. */
+/* Call this if workers failed, but the job ends for another reason. Logs a warning about the
+ * failure. */
 static void warn_of_failure(struct agent *a) {
     struct cr_buffer line = {0};
     case_file_write_line(&a->case_file, &line);
@@ -373,7 +400,7 @@ static void end_history(struct agent *a) {
     a->result.summary = a->summary.len > 0 ? a->summary.data : NULL;
 }
 
-/* Returns the cause of the job's failure, which is that of the first failure on any node. */
+/* Returns the cause of the job's failure: the cause of the first failure on any node. */
 static enum agent_cause cause_of_failure(const struct agent *a) {
     const struct rendezvous_failure *first = a->case_file.failures.list;
     bool may_restart = a->round.max_restarts > 0;
@@ -396,12 +423,16 @@ static void end_cause(struct agent *a) {
     }
 }
 
-/* Writes verdict.json. But if the job succeeded and the user gave no --log-dir, removes the file,
- * so that the temporary log folder can be removed. */
+/* Writes verdict.json. Exception: if the job succeeded and the user gave no --log-dir, this removes
+ * the file, so that the temporary log folder can be removed. */
 static void end_verdict(struct agent *a) {
     bool is_wanted = a->job->log_dir != NULL || a->result.outcome != AGENT_SUCCEEDED;
-    if (!is_wanted) case_file_remove_verdict(&a->case_file);
-    else case_file_write_verdict(&a->case_file, outcome_words[a->result.outcome], a->error.text);
+    if (!is_wanted) {
+        case_file_remove_verdict(&a->case_file);
+        return;
+    }
+    case_file_form_verdict(&a->case_file, outcome_words[a->result.outcome], a->error.text);
+    case_file_save_verdict(&a->case_file);
 }
 
 static void do_finish(void *arg) {
@@ -412,6 +443,7 @@ static void do_finish(void *arg) {
     end_history(a);
     a->result.signal = group->signal;
     a->result.workers_started = a->rounds > 0;
+    if (a->trainjob != NULL && a->result.outcome == AGENT_SUCCEEDED) trainjob_done(a->trainjob);
     if (group->ending == GROUP_LEFT) {
         (void) cr_fail(&a->error, -ECANCELED, "this node has left the job: %s",
                        a->node.notice.why);
@@ -481,7 +513,7 @@ static void give_up_console(struct agent *a) {
 }
 
 void agent_signal(struct agent *a, int signum) {
-    if (a->open_parts > 0) { /* the agent is closing; the relay may be freed already */
+    if (a->open_parts > 0) { /* the agent is closing, and the relay may be freed already */
         if (a->rendezvous != NULL) rendezvous_hasten_close(a->rendezvous);
         return;
     }
@@ -511,6 +543,15 @@ void agent_dump(struct agent *a, const char *why) {
     agent_arm_timer(a);
 }
 
+void agent_resized(struct agent *a) {
+    if (a->open_parts > 0) return;
+    log_relay_resize(a->relay);
+    for (uint32_t i = 0; i < agent_worker_count(a); i++) {
+        /* not by worker_signal(), which would record the signal as one that stops the worker */
+        if (a->processes[i] != NULL) (void) kill(-worker_pid(a->processes[i]), SIGWINCH);
+    }
+}
+
 void agent_free(struct agent *a) {
     if (a == NULL) return;
     cr_log_limit_end(&a->node_lines);
@@ -524,26 +565,28 @@ void agent_free(struct agent *a) {
     free(a);
 }
 
-/* Adds a program to a hash (FNV-1a): its name without its folder, and its arguments, each with its
- * NUL. */
+/* Adds one program to a hash (base/hash.h), and returns the new hash. The hash covers the program's
+ * name without its folder, and the program's arguments, each with its NUL. */
 static uint64_t add_to_digest(uint64_t hash, char *const *argv) {
     const char *slash = strrchr(argv[0], '/');
     for (char *const *arg = argv; *arg != NULL; arg++) {
         const char *text = arg == argv && slash != NULL ? slash + 1 : *arg;
-        for (size_t i = 0; i <= strlen(text); i++) {
-            hash = (hash ^ (unsigned char) text[i]) * UINT64_C(1099511628211);
-        }
+        hash = cr_hash_add(hash, text, strlen(text) + 1);
     }
     return hash;
 }
 
 /* Returns a hash of the job's programs. The hash is never 0. */
 static uint64_t digest_of(const struct agent_job *job) {
-    uint64_t hash = add_to_digest(UINT64_C(14695981039346656037), job->argv);
+    uint64_t hash = add_to_digest(CR_HASH_BEGIN, job->argv);
     for (uint32_t i = 1; i < job->program_count; i++) {
         hash = add_to_digest(hash, job->programs[i].argv);
     }
     return hash != 0 ? hash : 1;
+}
+
+static bool has_rules(const struct agent *a) {
+    return a->hang != NULL && hang_needs_lines(a->hang);
 }
 
 static int open_relay(struct agent *a, struct cr_error *err) {
@@ -560,7 +603,10 @@ static int open_relay(struct agent *a, struct cr_error *err) {
                                               .prefix_template = job->log_line_prefix_template,
                                               .stdout_filters = job->duplicate_stdout_filters,
                                               .stderr_filters = job->duplicate_stderr_filters,
+                                              .folds = job->folds_lines,
                                               .is_json = job->is_log_json,
+                                              .on_line = has_rules(a) ? agent_on_line : NULL,
+                                              .on_line_arg = a,
                                               .carries_log = job->carries_log};
     return log_relay_open(a->loop, &options, &a->logs, on_flushed, a, &a->relay, err);
 }
@@ -574,9 +620,9 @@ static int open_status(struct agent *a, struct cr_error *err) {
     return rc;
 }
 
-/* Returns how long, in ms, this agent waits after SIGKILL for the end of its workers. The grace
- * before SIGKILL, this wait, a health check and the agent's own end take stop_limit_ms, because the
- * coordinator waits no longer for a node. */
+/* Returns how long, in ms, this agent waits after SIGKILL for the end of its workers. The
+ * coordinator waits stop_limit_ms for a node. The grace before SIGKILL, this wait, a health check
+ * and the agent's own end must not take longer together. */
 static int64_t give_up_ms(const struct agent_job *job) {
     int64_t grace_ms = job->stop_timeout_ms > job->shutdown_timeout_ms ? job->stop_timeout_ms
                                                                        : job->shutdown_timeout_ms;
@@ -590,12 +636,41 @@ static int open_health(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
     if (job->health_command == NULL && job->health_builtin == 0) return 0;
     a->health_options = (struct health_options){
-        .builtin = job->health_builtin, .command = job->health_command,
+        .what = "health check", .builtin = job->health_builtin, .command = job->health_command,
         .timeout_ms = job->health_timeout_ms, .workers = agent_worker_count(a),
+        .segments = job->health_segments, .service = job->health_service,
         .folder = a->logs.path[0] != '\0' ? a->logs.path : "/tmp",
         .addr = job->rendezvous.local_addr};
     a->health = health_open(a->loop, &a->health_options, on_health, a);
     return a->health != NULL ? 0 : cr_fail(err, -ENOMEM, "cannot check this node: no memory left");
+}
+
+/* Runs when this node's part of a paired test is over. */
+static void on_paired(void *arg, uint64_t id, const char *why) {
+    struct agent *a = arg;
+    if (a->open_parts > 0 || a->rendezvous == NULL) return;
+    if (why[0] != '\0') cr_warn("the paired test of host '%s' has failed: %s", a->host, why);
+    rendezvous_paired(a->rendezvous, id, why);
+}
+
+static int open_paired(struct agent *a, struct cr_error *err) {
+    const struct agent_job *job = a->job;
+    if (job->pair_command == NULL) return 0;
+    return paired_open(a->loop, job->pair_command, job->pair_timeout_ms, agent_worker_count(a),
+                       on_paired, a, &a->paired, err);
+}
+
+static int open_hang(struct agent *a, struct cr_error *err) {
+    const struct agent_job *job = a->job;
+    const struct hang_options options = {.limit_ms = job->hang_timeout_ms,
+                                         .notice_ms = job->hang_notice_ms,
+                                         .only_output = job->hang_when_silent,
+                                         .hang_rules = job->hang_rules,
+                                         .value_rules = job->value_rules,
+                                         .workers = agent_worker_count(a)};
+    bool rules = job->hang_rules != NULL || job->value_rules != NULL;
+    if (job->hang_timeout_ms == 0 && job->hang_notice_ms == 0 && !rules) return 0;
+    return hang_open(a->loop, &options, &agent_hang_calls, a, &a->hang, err);
 }
 
 /* Opens the objects that the agent owns. The nursery is first, because it forks its warden, and a
@@ -611,19 +686,21 @@ static int open_parts(struct agent *a, struct cr_error *err) {
         rc = worker_channels_open(a->loop, agent_worker_count(a), job->step_timeout_ms,
                                   &agent_channel_events, a, &a->channels, err);
     }
+    if (rc == 0) rc = open_hang(a, err);
+    if (rc == 0) rc = open_paired(a, err);
     if (rc == 0) {
         struct rendezvous_options options = job->rendezvous;
         options.digest = digest_of(job);
+        options.watches = a->hang != NULL ? hang_reasons(a->hang) : 0;
+        options.pair_port = a->paired != NULL ? paired_port(a->paired) : 0;
+        options.pair_timeout_ms = job->pair_timeout_ms;
         rc = rendezvous_open(a->loop, &options, &agent_rendezvous_events, a, &a->rendezvous, err);
         a->answers.rendezvous = a->rendezvous;
     }
     if (rc == 0 && job->timer_file != NULL) {
         rc = watchdog_open(a->loop, job->timer_file, &agent_watchdog_events, a, &a->watchdog, err);
     }
-    if (rc == 0 && job->hang_timeout_ms > 0) {
-        rc = hang_open(a->loop, job->hang_timeout_ms, job->hang_when_silent, agent_worker_count(a),
-                       &agent_hang_calls, a, &a->hang, err);
-    }
+    if (rc == 0) a->case_file.xids = xid_watch_open(a->loop);
     if (rc == 0) rc = log_dir_open(&a->logs, job->log_dir, job->rendezvous.run_id, err);
     if (rc == 0) rc = open_health(a, err);
     if (rc == 0 && a->logs.path[0] != '\0') cr_info("logs are in '%s'", a->logs.path);
@@ -631,6 +708,9 @@ static int open_parts(struct agent *a, struct cr_error *err) {
     a->case_file.relay = a->relay;
     a->history.relay = a->relay;
     if (rc == 0) rc = open_status(a, err);
+    if (rc == 0 && job->trainjob.url != NULL) {
+        a->trainjob = trainjob_open(a->loop, &job->trainjob, agent_read_progress, a);
+    }
     a->history.channels = a->channels;
     return rc;
 }
@@ -652,7 +732,7 @@ static int init_node(struct agent *a, struct node_settings *settings) {
     return rc;
 }
 
-/* Initialises the fields that need no handle of the loop. */
+/* Initialises those fields of the agent for which no handle of the loop has to be opened. */
 static int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_job *job) {
     struct node_settings settings = {
         .workers = job->rendezvous.local_world_size,
@@ -700,6 +780,8 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
         return rc;
     }
     *out = a;
+    preload_begin(&a->preload, a->nursery, job); /* before the join, so that a spare node imports
+                                                  * the modules while it waits */
     do_join(a);
     return 0;
 }

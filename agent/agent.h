@@ -25,7 +25,7 @@ enum agent_outcome {
     AGENT_ERROR, /* the agent could not go on; `error` has the reason */
 };
 
-/* What the job failed of. */
+/* Why the job failed. */
 enum agent_cause {
     AGENT_CAUSE_WORKER, /* a worker failed, and the job has no restarts */
     AGENT_CAUSE_BUDGET, /* a worker failed, and all restarts are used up */
@@ -42,8 +42,8 @@ struct agent_result {
     enum agent_outcome outcome;
     enum agent_cause cause; /* valid if outcome is AGENT_FAILED or AGENT_ERROR */
     int signal;            /* signal that ended the job, if outcome is AGENT_SIGNALED */
-    bool gives_up_console; /* true if a signal has requested not to wait for a console that takes
-                            * no output */
+    bool gives_up_console; /* true if a signal has requested that crun does not wait for a console
+                            * that takes no output */
     int workers_started;   /* 1 if a worker was ever started, else 0 */
     struct cr_error error; /* reason, if outcome is AGENT_ERROR or AGENT_LEFT */
     /* table "where the time went" for stderr, or NULL if the job wants none; it ends with a newline
@@ -75,10 +75,11 @@ int agent_start(uv_loop_t *loop, const struct agent_job *job,
                 void (*on_done)(void *arg, const struct agent_result *result), void *arg,
                 struct agent **out, struct cr_error *err);
 
-/* Call this when the launcher has received a signal that ends it. After the first call, the workers
- * get the same signal, and SIGKILL after shutdown_timeout_ms. After a call that comes a second or
- * more later, they get SIGTERM, and SIGKILL after 5 s at most. The next call kills them at once.
- * These later calls also discard the output that the console has not taken yet. */
+/* Call this when the launcher has received a signal that ends it. The first call stops the workers:
+ * it sends them the same signal, and SIGKILL after shutdown_timeout_ms. Calls less than 1 s after
+ * the first call shorten nothing, because they may report copies of the same signal. The next call
+ * sends SIGTERM, and SIGKILL after 5 s at most. The call after that one sends SIGKILL at once.
+ * These last two calls also discard output that the console has not taken yet. */
 void agent_signal(struct agent *agent, int signum);
 
 /* Call this when this node has to leave the job within left_ms (`kind`: LEAVE, PREEMPTION or
@@ -87,6 +88,10 @@ void agent_signal(struct agent *agent, int signum);
  * nodes go on without this node. */
 void agent_notice(struct agent *agent, enum rendezvous_change_kind kind, int64_t left_ms,
                   const char *why);
+
+/* Call this when the terminal has another size. Gives the size to the workers' pseudo terminals,
+ * and sends SIGWINCH to all workers; a worker without a handler ignores it. */
+void agent_resized(struct agent *agent);
 
 /* Requests a flight record from each worker that uses the worker runtime. */
 void agent_dump(struct agent *agent, const char *why);

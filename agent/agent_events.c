@@ -1,6 +1,7 @@
-/* The events of the agent's parts: processes, the timer file, the watch for a hang, the rendezvous,
- * the workers' channels and the status address. Each event is recorded where it belongs (case file,
- * history, log) and passed to the node, which decides. After that the node's timer is set anew. */
+/* Handles the events of the agent's parts: processes, the timer file, the watch for a hang, the
+ * rendezvous, the workers' channels and the status address. Each handler records its event where it
+ * belongs (case file, history, log) and passes it to the node, which decides what to do. Then the
+ * handler sets the node's timer anew. */
 #include "agent/agent_internal.h"
 
 #include "base/clock.h"
@@ -43,6 +44,19 @@ static char *on_look(void *arg, enum channel_order order, int64_t left_ms) {
     return now != NULL ? json_dumps(now, JSON_COMPACT | JSON_REAL_PRECISION(14)) : NULL;
 }
 
+static void send_rank(void *arg, const struct rendezvous_rank *rank) {
+    rendezvous_rank(((struct agent *) arg)->rendezvous, rank);
+}
+
+/* Answers the message ASK_RANKS: sends the coordinator what each worker of this node does, so that
+ * the coordinator can show the workers of all nodes in its snapshots. Sends nothing if `round` is
+ * not the current round. */
+static void on_ask_ranks(void *arg, uint64_t round) {
+    struct agent *a = arg;
+    struct node_status s = status_of(a);
+    if (a->rounds > 0 && a->round.round == round) node_status_report(&s, send_rank, a);
+}
+
 static const char *why_not_ready(void *arg) {
     struct node_status s = status_of(arg);
     return node_status_why_not_ready(&s);
@@ -51,11 +65,30 @@ static const char *why_not_ready(void *arg) {
 const struct status_source agent_status_source = {.snapshot = snapshot,
                                                   .why_not_ready = why_not_ready};
 
+/* ---- the status for TrainJob ---- */
+
+void agent_read_progress(void *arg, struct trainjob_progress *out) {
+    const struct agent *a = arg;
+    struct worker_steps steps;
+    *out = (struct trainjob_progress){.leads = a->rounds > 0 && a->round.group_rank == 0,
+                                      .round = a->round.round,
+                                      .restarts = a->round.restart_count,
+                                      .workers = a->round.world_size};
+    for (uint32_t i = 0; i < agent_worker_count(a); i++) {
+        worker_channels_read_steps(a->channels, i, &steps);
+        bool is_behind = out->steps == 0 || steps.count < out->steps;
+        if (!steps.connected || steps.count == 0 || !is_behind) continue;
+        double took_s = (double) (cr_monotonic_ns() - steps.first_ns) / 1e9;
+        out->steps = steps.count;
+        out->steps_per_s = took_s > 0 ? (double) (steps.count - 1) / took_s : 0;
+    }
+}
+
 /* ---- events of processes, passed to the node ---- */
 
-/* Requests an inquiry if the worker that has ended is the first one of this node that failed in
- * this round, and was waiting in an operation of a process group: then another rank, which has not
- * entered the operation, may be the cause. */
+/* Requests an inquiry if the ended worker is the first one of this node that failed in this round,
+ * and if it was waiting in an operation of a process group. Reason: another rank that has not
+ * entered the operation may be the cause of the failure. */
 static void inquire_after(struct agent *a, uint32_t local_rank, const struct worker_exit *how) {
     struct progress groups[CHANNEL_GROUPS_MAX];
     bool is_first = a->node.group.state == GROUP_RUNNING && a->node.group.failures == 0;
@@ -71,12 +104,17 @@ static void inquire_after(struct agent *a, uint32_t local_rank, const struct wor
 static void on_exit_of(void *arg, struct worker_process *process, const struct worker_exit *how) {
     struct agent *a = arg;
     struct worker_process **slot = worker_arg(process);
+    if (slot == NULL) { /* it was no worker, but the fork server */
+        preload_ended(&a->preload);
+        return;
+    }
     uint32_t local_rank = (uint32_t) (slot - a->processes);
     *slot = NULL;
     case_file_add_exit(&a->case_file, local_rank, how);
     history_worker_ended(&a->history, local_rank, how);
     log_relay_drain(a->relay, local_rank);
     if (a->watchdog != NULL) watchdog_forget(a->watchdog, how->pid);
+    if (a->hang != NULL) hang_worker_ended(a->hang, local_rank);
     events_worker_ended(agent_event_source(a), &a->round, local_rank, how,
                         cr_monotonic_ms() - a->began_ms);
     inquire_after(a, local_rank, how);
@@ -97,7 +135,7 @@ static void on_empty(void *arg) {
 static void on_stuck(void *arg, const struct worker_process *w, const struct nursery_stuck *how) {
     struct agent *a = arg;
     char who[64] = "a process that a worker has started", where[128] = "";
-    if (w != NULL) {
+    if (w != NULL && worker_arg(w) != NULL) {
         uint32_t local_rank = (uint32_t) ((struct worker_process **) worker_arg(w) - a->processes);
         (void) snprintf(who, sizeof(who), "rank %u (local rank %u)",
                         a->round.first_rank + local_rank, local_rank);
@@ -119,19 +157,20 @@ static void on_unkillable(void *arg, unsigned count) {
     (void) cr_fail(&err, -EBUSY,
                    "cannot end %u process(es) of host '%s': they live on after SIGKILL; crun ends "
                    "without them; do not use this host before they are gone", count, a->host);
-    /* if no other end of the job is known, the agent ends with this error, and the launcher prints
-     * it; otherwise the error is only logged */
+    /* If the job has no other reason to end, the agent ends with this error, which the launcher
+     * prints. Otherwise the error is only logged. */
     if (a->node.group.ending == GROUP_GOES_ON) a->error = err;
     else cr_warn("%s", err.text);
     nursery_abandon(a->nursery);
+    preload_ended(&a->preload); /* the nursery has killed the server, too */
     for (uint32_t i = 0; i < agent_worker_count(a); i++) a->processes[i] = NULL;
     node_processes_unkillable(&a->node, cr_monotonic_ms());
     agent_arm_timer(a);
 }
 
-/* Runs before on_exit of the workers that the warden has ended at the end of the lease. The
- * rendezvous must stop the round before on_exit runs: otherwise the deaths of these workers would
- * count as their failures. */
+/* Runs when the warden has ended workers because the lease is over. Tells the rendezvous, which
+ * ends the round on this node. This callback runs before on_exit runs for these workers: otherwise
+ * their deaths would count as failures of the workers. */
 static void on_fenced(void *arg) {
     struct agent *a = arg;
     cr_warn("this process stood still until its lease was over (was it stopped or frozen?); the "
@@ -159,8 +198,8 @@ static bool is_ours(void *arg, pid_t pid) {
     return nursery_is_descendant(pid);
 }
 
-/* Records that a worker's timer has expired. The worker set the timer itself, so its death counts
- * as its own failure. */
+/* Records that a worker's timer has expired. The worker itself has set this timer, so its death
+ * counts as its own failure. */
 static void on_timer_expired(void *arg, pid_t pid) {
     struct agent *a = arg;
     for (uint32_t i = 0; i < agent_worker_count(a); i++) {
@@ -200,19 +239,72 @@ static size_t do_list(void *arg, struct inspect_row *rows) {
 }
 
 /* Ends the round because the workers hang, and stores the inspection for the failure report. */
-static void on_hang(void *arg, int64_t quiet_ms, struct inspect_row *rows, size_t count) {
+static void on_hang(void *arg, const struct hang_report *report) {
     struct agent *a = arg;
-    case_file_add_hang(&a->case_file, quiet_ms, rows, count);
+    case_file_add_hang(&a->case_file, report->quiet_ms, report->rank, report->pid, report->what);
+    case_file_drop_inspection(&a->case_file);
+    case_file_add_inspection(&a->case_file, report->lines);
     node_hung(&a->node, cr_monotonic_ms());
     if (a->round.restart_count < a->round.max_restarts) {
-        /* a restart is left, so no failure report follows; log the inspection here instead */
+        /* a restart is left, so no failure report follows that would show the inspection; log it
+         * here */
         cr_log_text(a->case_file.inspection.data, a->case_file.inspection.len);
     }
     agent_arm_timer(a);
 }
 
+/* Logs that the workers may hang. Only the node with group rank 0 logs it, so that a job of 1000
+ * nodes writes one line. */
+static void on_quiet(void *arg, int64_t quiet_ms) {
+    struct agent *a = arg;
+    if (a->round.group_rank != 0) return;
+    cr_warn("no worker of host '%s' has written output or used the processor for %g s; "
+            "'crun-agent why --job %s' shows where each one is; with --hang-timeout crun ends a "
+            "round that hangs", a->host, (double) quiet_ms / 1000, a->job->rendezvous.run_id);
+}
+
+/* Ends the round because of a value that a worker has written. */
+static void on_bad_value(void *arg, uint32_t local_rank, const char *what) {
+    struct agent *a = arg;
+    pid_t pid = a->processes[local_rank] != NULL ? worker_pid(a->processes[local_rank]) : 0;
+    case_file_add_bad_value(&a->case_file, local_rank, pid, what);
+    node_broken(&a->node, cr_monotonic_ms());
+    agent_arm_timer(a);
+}
+
+void agent_on_line(void *arg, uint32_t local_rank, const char *line, size_t len) {
+    struct agent *a = arg;
+    hang_line(a->hang, local_rank, line, len);
+}
+
+static bool do_tell(void *arg, const struct rendezvous_quiet *quiet) {
+    return rendezvous_quiet(((struct agent *) arg)->rendezvous, quiet);
+}
+
+/* Collects the pieces of the coordinator's report that the job hangs. When the last piece is there,
+ * reports the failure, if that is this node's task. */
+static void on_job_hung(void *arg, const struct rendezvous_hung *hung) {
+    struct agent *a = arg;
+    if (a->hang == NULL) return;
+    if (!a->is_hung_told) case_file_drop_inspection(&a->case_file);
+    a->is_hung_told = !hung->is_last;
+    case_file_add_inspection(&a->case_file, hung->lines);
+    if (!hung->is_last || !hung->decides) return;
+    const struct cr_buffer *lines = &a->case_file.inspection;
+    const struct hang_report report = {.quiet_ms = hung->quiet_ms, .rank = hung->rank,
+                                       .reasons = hung->reasons, .pid = hung->pid,
+                                       .what = hung->what,
+                                       .lines = lines->data != NULL ? lines->data : ""};
+    if (!hang_decided(a->hang, &report)) case_file_drop_inspection(&a->case_file);
+    agent_arm_timer(a);
+}
+
+static uint32_t do_first_rank(void *arg) { return ((struct agent *) arg)->round.first_rank; }
+
 const struct hang_calls agent_hang_calls = {
-    .sample = do_sample, .list = do_list, .on_hang = on_hang};
+    .sample = do_sample, .list = do_list, .first_rank = do_first_rank, .tell = do_tell,
+    .on_hang = on_hang, .on_quiet = on_quiet,
+    .on_bad_value = on_bad_value};
 
 static void on_failure(void *arg, const struct rendezvous_failure *failure) {
     struct agent *a = arg;
@@ -244,9 +336,10 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
     struct agent *a = arg;
     if (a->rounds > 0 && round->restart_count != a->round.restart_count) {
         case_file_add_own_failures(&a->case_file);
-        case_file_write_verdict(&a->case_file, "restarted", NULL);
+        case_file_form_verdict(&a->case_file, "restarted", NULL);
     }
     if (a->rounds > 0) warn_of_restart(a, round);
+    if (a->paired != NULL) paired_stop(a->paired);
     a->round = *round;
     a->rounds++;
     cr_error_clear(&a->error);
@@ -258,6 +351,10 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
     }
     node_round(&a->node, cr_monotonic_ms(), round);
     if (a->node.group.state == GROUP_RUNNING) history_started(&a->history, round);
+    /* Saves the verdict about the last round. It is saved only now, after the workers of the new
+     * round have started, so that they do not wait for the file system. */
+    case_file_save_verdict(&a->case_file);
+    if (a->trainjob != NULL) trainjob_round(a->trainjob);
     agent_arm_timer(a);
 }
 
@@ -276,7 +373,7 @@ static void on_end(void *arg, enum rendezvous_outcome outcome, const struct cr_e
     agent_arm_timer(a);
 }
 
-/* Returns the word of the ledger for a change of this kind. */
+/* Returns the ledger's cause for a change of this kind. */
 static enum ledger_cause cause_of_change(enum rendezvous_change_kind kind) {
     switch (kind) {
     case RENDEZVOUS_CHANGE_JOIN: return LEDGER_BY_JOIN;
@@ -302,8 +399,8 @@ static void on_change_at(void *arg, uint64_t id, uint64_t step, int64_t left_ms)
 
 static void on_lease(void *arg, int64_t until_ms) {
     struct agent *a = arg;
-    /* when this node is cut off, its member has no lease any more and passes CR_FOREVER; the time
-     * at which the workers must end stays as it is */
+    /* CR_FOREVER means that this node is cut off and its member has no lease any more. The workers
+     * must still end at the end of the last lease, so lease_end_ms stays as it is. */
     if (until_ms == CR_FOREVER && a->node.group.lease_ms != CR_FOREVER) return;
     a->lease_end_ms = until_ms;
     agent_set_fence(a);
@@ -359,15 +456,29 @@ static void on_behind(void *arg, bool is_found, const char *what) {
     cr_warn("%s", what);
 }
 
+static void on_pair(void *arg, const struct rendezvous_pair *pair) {
+    struct agent *a = arg;
+    const struct paired_test test = {.id = pair->id, .rank = pair->rank, .host = pair->host,
+                                     .addr = pair->addr, .port = pair->port};
+    if (a->paired != NULL) paired_begin(a->paired, &test, a->rounds);
+}
+
 const struct rendezvous_events agent_rendezvous_events = {
     .on_round = on_round,         .on_stop = on_stop,     .on_end = on_end,
     .on_change = on_change,       .on_change_at = on_change_at,
-    .on_ask_progress = on_ask_progress, .on_behind = on_behind,
+    .on_ask_progress = on_ask_progress, .on_behind = on_behind, .on_ask_ranks = on_ask_ranks,
     .on_notice = on_notice,       .on_dump = on_dump,     .on_inspect = on_inspect,
     .on_failure = on_failure,     .on_lease = on_lease,
+    .on_hung = on_job_hung,       .on_pair = on_pair,
 };
 
 /* ---- events of the workers' channels, passed to the node ---- */
+
+static void on_connected(void *arg, uint32_t local_rank) {
+    struct agent *a = arg;
+    node_worker_connected(&a->node, cr_monotonic_ms(), local_rank);
+    agent_arm_timer(a);
+}
 
 static void on_ready(void *arg, uint32_t local_rank, uint64_t change_id) {
     struct agent *a = arg;
@@ -397,5 +508,5 @@ static void on_hung(void *arg, uint32_t local_rank, uint64_t step, int64_t ms) {
 }
 
 const struct worker_channel_events agent_channel_events = {
-    .on_ready = on_ready, .on_rejoin = on_rejoin, .on_dumped = on_dumped, .on_hung = on_hung,
-    .on_look = on_look};
+    .on_connected = on_connected, .on_ready = on_ready,   .on_rejoin = on_rejoin,
+    .on_dumped = on_dumped,       .on_hung = on_hung,     .on_look = on_look};

@@ -1,24 +1,23 @@
-/* The agent, as its two files see it: agent.c (its life, and the node's actions) and agent_events.c
- * (events for the node). */
+/* Declarations that the agent's two files share: agent.c (opens and closes the agent, and carries
+ * out the node's actions) and agent_events.c (passes events to the node). */
 #ifndef AGENT_INTERNAL_H
 #define AGENT_INTERNAL_H
 
 #include "agent/agent.h"
-#include "agent/answers.h"
-#include "agent/attempt.h"
-#include "agent/case_file.h"
-#include "agent/hang.h"
+#include "agent/attempt/attempt.h"
+#include "agent/channel/worker_channel.h"
 #include "agent/health/health.h"
-#include "agent/history.h"
+#include "agent/inspection/inspection.h"
 #include "agent/node/node.h"
 #include "agent/output/log_relay.h"
+#include "agent/preload.h"
 #include "agent/process/nursery.h"
+#include "agent/record/record.h"
 #include "agent/report/report.h"
-#include "agent/role.h"
 #include "agent/status.h"
 #include "agent/suspension.h"
+#include "agent/trainjob/trainjob.h"
 #include "agent/watchdog/watchdog.h"
-#include "agent/worker_channel.h"
 #include "base/log_limit.h"
 #include "rendezvous/rendezvous.h"
 #include "status/status.h"
@@ -39,29 +38,35 @@ struct agent {
     int rounds;                        /* number of rounds that this agent has begun */
     struct worker_process **processes; /* [number of workers], by local rank; NULL for a worker that
                                         * is not started or has ended */
-    /* this pointer and the pointers below are NULL until their objects are opened */
+    /* the pointers from `nursery` to `status` are NULL until their objects are opened */
     struct nursery *nursery;
     struct rendezvous *rendezvous;
     struct worker_channels *channels;
+    struct preload preload;
     struct log_dir logs;
     struct log_relay *relay;
     struct watchdog *watchdog; /* NULL if the job has no timer file */
     struct suspension_watch suspension;
-    struct hang *hang; /* NULL if the job has no hang timeout */
+    bool is_hung_told; /* true if some pieces of a report that the job hangs have come, but not the
+                        * last one */
+    struct hang *hang; /* NULL if the job has no hang timeout, no rules on output and no notice */
     struct health *health; /* NULL if the job has no health check */
     struct health_options health_options;
-    bool is_unfit; /* true: the job ends because this node is not fit */
-    bool joins; /* true: the health check runs, and this node joins when its result has come */
+    struct paired *paired; /* NULL if the job has no paired tests */
+    bool is_unfit; /* true if the job ends because this node is not fit */
+    bool joins; /* true while this node waits for the result of a health check, to join then */
     struct answers answers;
     struct case_file case_file;
     struct cr_log_limit node_lines; /* log lines that workers can cause */
     struct history history;
     struct cycle_info cycle_info;
     struct status_server *status; /* NULL if the job has no status address */
+    struct trainjob *trainjob; /* NULL if nothing is reported to TrainJob */
     enum ledger_cause change; /* kind of the change that was announced last in this round */
 
-    /* time (ms, monotonic clock) at which this node's lease ends: the warden then ends the workers,
-     * because other nodes may get their ranks; CR_FOREVER if no other node can get them */
+    /* Time (ms, monotonic clock) at which this node's lease ends; CR_FOREVER if no other node can
+     * get the ranks of this node's workers. At this time the warden ends the workers, because other
+     * nodes may get their ranks. */
     int64_t lease_end_ms;
     int64_t began_ms;
     /* why workers could not be started, or why the rendezvous has ended the job */
@@ -86,22 +91,29 @@ struct event_source agent_event_source(const struct agent *a);
 /* Starts the timer for the node's next deadline. Call this at the end of every callback that passes
  * an event to the node. */
 void agent_arm_timer(struct agent *a);
-/* Sets the time at which the warden ends the workers if this process stands still. While workers
- * may have ranks, this is the end of this node's lease; otherwise there is no such time. */
+/* Tells the warden at which time it must end the workers if this process stands still. While this
+ * node is in a round, this time is the end of the node's lease. Otherwise there is no such time. */
 void agent_set_fence(struct agent *a);
 
-/* ---- agent_events.c: what the agent's parts call; the argument is the agent ---- */
+/* ---- agent_events.c: callbacks for the agent's parts; `arg` is the agent ---- */
 
 extern const struct nursery_events agent_nursery_events;
 extern const struct watchdog_events agent_watchdog_events;
 extern const struct hang_calls agent_hang_calls;
 extern const struct rendezvous_events agent_rendezvous_events;
 extern const struct worker_channel_events agent_channel_events;
-extern const struct status_source agent_status_source; /* without its argument */
+extern const struct status_source agent_status_source; /* its field `arg` is set later */
 
-/* Call this when this machine was suspended. The clock of the rendezvous did not run during the
- * suspension, so this function passes its length: the lease may be over, and other nodes may run
- * with the ranks of this node's workers. */
+/* Call this when a worker has written a line. */
+void agent_on_line(void *arg, uint32_t local_rank, const char *line, size_t len);
+
+/* Stores in *out what TrainJob's status server is told about this node's round; `arg` is the agent.
+ * The caller sets out->is_done. */
+void agent_read_progress(void *arg, struct trainjob_progress *out);
+
+/* Call this when this machine was suspended for slept_ms. Passes this time to the rendezvous, whose
+ * clock stood still during the suspension: the lease may be over, and other nodes may run with the
+ * ranks of this node's workers. */
 void agent_on_resumed(void *arg, int64_t slept_ms);
 
 #endif

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LAST_LINE_MAX 200 /* most bytes of a worker's last line that a snapshot has */
+#define LAST_LINE_MAX 200 /* length in bytes to which a worker's last line is cut */
 
 /* ---- what /proc says about a worker ---- */
 
@@ -30,7 +30,8 @@ static ssize_t read_proc(pid_t pid, const char *name, char *text, size_t size) {
 static bool read_stat(pid_t pid, char *state, long long *rss) {
     char text[1024];
     if (read_proc(pid, "stat", text, sizeof(text)) <= 0) return false;
-    const char *at = strrchr(text, ')'); /* the name may contain blanks and brackets */
+    const char *at = strrchr(text, ')'); /* the last ')' ends the name, because the name may contain
+                                          * blanks and brackets */
     if (at == NULL || at[1] != ' ') return false;
     *state = at[2];
     for (int field = 2; field < 24 && at != NULL; field++) at = strchr(at + 1, ' ');
@@ -81,15 +82,16 @@ static void add_steps(json_t *rank, const struct node_status *s, uint32_t local_
     (void) json_object_set_new(rank, "step", json_integer((json_int_t) steps.count));
     (void) json_object_set_new(rank, "step_age_s", json_real(age_s));
     if (steps.first_ns <= 0 || steps.count < 2 || took_s <= 0) return;
-    /* if the last step is more than two average steps ago, the time since that step counts, too, so
-     * that the rate of a worker that makes no more steps falls */
+    /* The time since the last step counts, too, if it is longer than two average steps. Otherwise
+     * the rate of a worker that makes no more steps would never fall. */
     double made = (double) (steps.count - 1);
     if (age_s > 2 * took_s / made) took_s += age_s;
     (void) json_object_set_new(rank, "steps_per_s", json_real(made / took_s));
 }
 
-/* Returns the last line that is not blank, at most LAST_LINE_MAX bytes of it; NULL if there is none
- * or memory is short. A carriage return ends a line, too. */
+/* Returns the last line that is not blank. If that line is longer than LAST_LINE_MAX bytes, returns
+ * only its last LAST_LINE_MAX bytes. A carriage return ends a line, too. Returns NULL if there is
+ * no such line or memory is short. */
 static json_t *last_line(const char *text, size_t len) {
     struct cr_buffer line = {0};
     size_t end = len;
@@ -135,17 +137,20 @@ static json_t *rank_json(const struct node_status *s, uint32_t local_rank) {
     return rank;
 }
 
-/* Returns a new list of the jobs that this node hosts, each with its nodes; the list is empty if it
- * hosts none. */
+/* Returns a new list of the jobs that this node hosts, each with its nodes. The list is empty if
+ * this node hosts no job. */
 static json_t *hosted_jobs(const struct node_status *s) {
-    static const struct rendezvous_status_events events = {status_add_job, status_add_node, NULL};
+    static const struct rendezvous_status_events events = {
+        .on_job = status_add_job, .on_node = status_add_node, .on_rank = status_add_rank};
     json_t *jobs = json_array();
-    if (s->rendezvous != NULL) (void) rendezvous_visit(s->rendezvous, &events, jobs);
+    if (s->rendezvous == NULL) return jobs;
+    (void) rendezvous_visit(s->rendezvous, &events, jobs);
+    rendezvous_watch_ranks(s->rendezvous);
     return jobs;
 }
 
-/* Returns this node's job in the list. If another node hosts the job, the list lacks it; then first
- * appends the job with what this node knows of it. */
+/* Returns this node's job in the list `jobs`. The list lacks the job if another node hosts it. In
+ * that case this function first appends the job, with what this node knows of it. */
 static json_t *own_job(const struct node_status *s, json_t *jobs) {
     const struct rendezvous_options *o = &s->job->rendezvous;
     size_t i;
@@ -188,16 +193,49 @@ static void add_ledger(json_t *job, struct history *history) {
 }
 
 json_t *node_status_snapshot(const struct node_status *s) {
-    json_t *jobs = hosted_jobs(s), *ranks = json_array();
-    json_t *job = own_job(s, jobs);
+    json_t *jobs = hosted_jobs(s), *job = own_job(s, jobs), *other;
+    size_t k;
     add_round(job, s);
     for (uint32_t i = 0; i < s->job->rendezvous.local_world_size; i++) {
-        (void) json_array_append_new(ranks, rank_json(s, i));
+        status_put_rank(job, rank_json(s, i));
     }
-    (void) json_object_set_new(job, "ranks", ranks);
     add_ledger(job, s->history);
-    status_judge(job);
+    json_array_foreach(jobs, k, other) {
+        if (json_object_get(other, "ranks") != NULL) status_judge(other);
+    }
     return status_snapshot(jobs);
+}
+
+static int64_t ms_of(const json_t *rank, const char *name) {
+    const json_t *value = json_object_get(rank, name);
+    return value == NULL ? -1 : (int64_t) (json_number_value(value) * 1000);
+}
+
+static const char *text_of(const json_t *rank, const char *name) {
+    const char *text = json_string_value(json_object_get(rank, name));
+    return text != NULL ? text : "";
+}
+
+static uint64_t number_of(const json_t *rank, const char *name) {
+    return (uint64_t) json_integer_value(json_object_get(rank, name));
+}
+
+void node_status_report(const struct node_status *s,
+                        void (*take)(void *arg, const struct rendezvous_rank *rank), void *arg) {
+    if (s->round == NULL) return;
+    for (uint32_t i = 0; i < s->job->rendezvous.local_world_size; i++) {
+        json_auto_t *rank = rank_json(s, i);
+        double rate = json_number_value(json_object_get(rank, "steps_per_s"));
+        const struct rendezvous_rank out = {
+            .round = s->round->round, .rank = s->round->first_rank + i, .local_rank = i,
+            .pid = (int64_t) number_of(rank, "pid"), .state = text_of(rank, "state"),
+            .kernel_state = text_of(rank, "kernel_state"), .last_line = text_of(rank, "last_line"),
+            .steps = number_of(rank, "step"), .steps_per_ks = (uint64_t) (rate * 1000),
+            .rss_bytes = number_of(rank, "rss_bytes"),
+            .step_age_ms = ms_of(rank, "step_age_s"),
+            .output_age_ms = ms_of(rank, "output_age_s")};
+        take(arg, &out);
+    }
 }
 
 const char *node_status_why_not_ready(const struct node_status *s) {

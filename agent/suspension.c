@@ -1,6 +1,7 @@
-/* Watches for suspensions of this machine without polling: the kernel cancels a timer of the wall
- * clock (TFD_TIMER_CANCEL_ON_SET) whenever that clock is set, and also when the machine resumes. A
- * comparison of two other clocks then shows whether the machine was suspended. */
+/* Watches for suspensions of this machine without polling. The kernel cancels a timer of the wall
+ * clock (TFD_TIMER_CANCEL_ON_SET) whenever that clock is set, and also when the machine resumes.
+ * After each cancelling, a comparison of the boot-time clock with the monotonic clock, which stands
+ * still during a suspension, shows whether the machine was suspended. */
 #include "agent/suspension.h"
 
 #include "base/cleanup.h"
@@ -12,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FAR_S INT64_C(4000000000) /* a time in s since 1970, so late that the timer never fires */
+#define FAR_S INT64_C(4000000000) /* time at which the timer would fire, in s since 1970; so late
+                                   * that it never comes */
 
 static int64_t boottime_ns(void) {
     struct timespec ts = {0};
@@ -20,8 +22,9 @@ static int64_t boottime_ns(void) {
     return (int64_t) ts.tv_sec * CR_NS_PER_S + ts.tv_nsec;
 }
 
-/* Runs when the kernel has cancelled the timer. read(2) fails with ECANCELED, and from then on the
- * timer can be cancelled again. */
+/* Runs when the kernel has cancelled the timer. Calls on_resumed if this machine was suspended.
+ * read(2) fails with ECANCELED here, but it must be called: only after it can the kernel cancel the
+ * timer again. */
 static void on_canceled(uv_poll_t *poll, int status, int events) {
     struct suspension_watch *s = poll->data;
     uint64_t expirations;

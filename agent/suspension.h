@@ -1,4 +1,4 @@
-/* Watches whether this machine was suspended, and calls the agent when it runs again. */
+/* Watches for suspensions of this machine, and calls the agent when the machine runs again. */
 #ifndef AGENT_SUSPENSION_H
 #define AGENT_SUSPENSION_H
 
@@ -16,13 +16,13 @@ struct suspension_watch {
     void (*on_close)(void *arg);
 };
 
-/* Begins to watch. on_resumed runs on the loop after each suspension; slept_ms is its length in ms.
- * If the kernel cannot report suspensions, watches nothing. */
+/* Begins to watch for suspensions. on_resumed runs on the loop after each one; slept_ms is its
+ * length in ms. If the kernel cannot report suspensions, on_resumed never runs. */
 void suspension_watch_open(struct suspension_watch *s, uv_loop_t *loop,
                            void (*on_resumed)(void *arg, int64_t slept_ms), void *arg);
 
-/* Ends the watch. Returns true if on_close will run on the loop, and false if nothing was watched,
- * so that on_close does not run. */
+/* Stops watching for suspensions. Returns true if on_close will run on the loop. Returns false if
+ * the kernel could not report suspensions; on_close does not run in that case. */
 bool suspension_watch_close(struct suspension_watch *s, void (*on_close)(void *arg));
 
 #endif

@@ -77,8 +77,9 @@ int cr_buffer_take_frames(struct cr_buffer *b, cr_frame_fn take, void *arg) {
         CR_ASSERT((size_t) n <= in.len - at);
         at += (size_t) n;
     }
-    /* If `take` stores data in `b`, it must return a negative value, and then this function has
-     * returned above. So here `b` is still empty, and the bytes that are left can be moved back. */
+    /* If `take` had freed or reused `b`, it would have returned a negative value, and this function
+     * would have returned above. So `b` is still empty, and the bytes that are left are moved
+     * back. */
     CR_ASSERT(b->data == NULL);
     cr_buffer_consume(&in, at);
     *b = in;

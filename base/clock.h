@@ -9,13 +9,13 @@
 #define CR_NS_PER_MS INT64_C(1000000)
 #define CR_NS_PER_S  INT64_C(1000000000)
 
-#define CR_FOREVER INT64_MAX /* as a timeout in ms: no limit; as a deadline: never */
+#define CR_FOREVER INT64_MAX /* as a timeout in ms: without a limit; as a deadline: never */
 
 int64_t cr_monotonic_ns(void);
 int64_t cr_monotonic_ms(void);
 int64_t cr_wall_ns(void); /* nanoseconds since 1970, UTC */
 
-#define CR_UTC_TEXT_MAX 40 /* bytes of such a text with its NUL, or more */
+#define CR_UTC_TEXT_MAX 40 /* size in bytes of a buffer for cr_utc_text(), with room for a NUL */
 /* Writes a time of the wall clock in UTC as in RFC 3339, with `decimals` (1 to 9) decimals of the
  * second: "2026-11-22T09:30:00.125Z" with 3. The last decimals are cut off, not rounded. */
 void cr_utc_text(char out[CR_UTC_TEXT_MAX], int64_t wall_ns, int decimals);

@@ -31,8 +31,8 @@ int cr_fail_errno(struct cr_error *err, const char *fmt, ...) {
     va_end(ap);
     if (n < 0 || (size_t) n >= sizeof(err->text)) return code;
     char reason[128];
-    /* The GNU version of strerror_r() returns a pointer to the text, which may lie outside of
-     * `reason`. */
+    /* The GNU version of strerror_r() returns a pointer to the text. The text may lie outside of
+     * `reason`, so the pointer is used. */
     const char *why = strerror_r(-code, reason, sizeof(reason));
     (void) snprintf(err->text + n, sizeof(err->text) - (size_t) n, ": %s", why);
     return code;

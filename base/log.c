@@ -33,8 +33,8 @@ static struct {
     bool is_journal;           /* true if stderr is connected to systemd's journal */
 } settings = {.program = "crun", .minimum = CR_LOG_WARN};
 
-/* 1 while the log is diverted. Threads read this flag without the lock, so a thread takes the lock
- * only while the log is diverted. */
+/* 1 while the log is diverted. Threads read this flag without the lock, so that they take the lock
+ * only if the log is diverted. */
 static atomic_int is_diverted;
 
 static struct {
@@ -42,7 +42,7 @@ static struct {
     cr_log_drain_fn drain; /* writes kept lines; NULL if the log is not diverted */
     void *arg;             /* parameter of drain() */
     struct cr_buffer kept; /* lines that drain() has not removed yet */
-    uint64_t lost;         /* number of lines dropped since the last line in `kept` */
+    uint64_t lost;         /* number of lines that were dropped after the last line in `kept` */
 } diversion = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
@@ -85,13 +85,23 @@ enum cr_log_level cr_log_parse_level(const char *text, enum cr_log_level fallbac
 
 int cr_log_enabled(enum cr_log_level level) { return level >= settings.minimum; }
 
+static void log_trace(void *arg, const char *text) {
+    (void) arg;
+    cr_debug("%s", text);
+}
+
+struct cr_trace cr_log_trace(void) {
+    return (struct cr_trace){.log = cr_log_enabled(CR_LOG_DEBUG) ? log_trace : NULL};
+}
+
 static int poll_stderr(int timeout_ms) {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
     return poll(&p, 1, timeout_ms);
 }
 
 /* Writes all bytes to stderr. Waits while stderr is full, even if stderr is in non-blocking mode.
- * Another process may have set that mode: it belongs to the open file, which processes share. */
+ * Another process may have set that mode, because processes that share an open file share its
+ * mode. */
 static void write_all(const char *data, size_t len) {
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, data, len);
@@ -109,9 +119,9 @@ static void write_all(const char *data, size_t len) {
 
 static void drain_nothing(void *arg, struct cr_buffer *kept) { (void) arg, (void) kept; }
 
-/* The drain function of cr_log_never_wait(): writes as much as stderr takes without waiting. If
- * poll(2) reports that a pipe is writable, the pipe has room for PIPE_BUF bytes, so each write(2)
- * has at most PIPE_BUF bytes. */
+/* The drain function of cr_log_never_wait(): writes as much as stderr takes without waiting. Each
+ * write(2) has at most PIPE_BUF bytes, because poll(2) reports a pipe as writable when it has room
+ * for PIPE_BUF bytes. */
 static void drain_what_fits(void *arg, struct cr_buffer *kept) {
     (void) arg;
     while (kept->len > 0 && poll_stderr(0) > 0) {
@@ -127,9 +137,9 @@ static int append(const char *line, size_t len) {
     return cr_buffer_append(&diversion.kept, line, len);
 }
 
-/* Writes the beginning of a log line to `out`, and returns its length in bytes. The beginning is
- * the time and the host. But if stderr is a stream of the systemd journal, it is "<N>" instead,
- * where N is the priority as in syslog(3); the journal adds time and host to each line. */
+/* Writes the beginning of a log line to `out`, and returns its length in bytes. If stderr is a
+ * stream of the systemd journal, which adds time and host to each line, the beginning is "<N>",
+ * where N is the priority as in syslog(3). Otherwise the beginning is the time and the host. */
 static size_t write_head(enum cr_log_level level, char out[HEAD_MAX_BYTES]) {
     static const int priorities[] = {7, 6, 4, 3};
     int n;
@@ -240,6 +250,23 @@ static void log_bytes(const char *text, size_t len) {
     else write_all(text, len); /* another thread has ended the diversion before this thread got the
                                 * lock */
     (void) pthread_mutex_unlock(&diversion.lock);
+}
+
+/* ---- the line of a wait ---- */
+
+static struct {
+    cr_log_waiting_fn show; /* NULL if waits are logged like other lines */
+    void *arg;              /* parameter of show() */
+} waiting;
+
+void cr_log_show_waiting(cr_log_waiting_fn show, void *arg) {
+    waiting.show = show;
+    waiting.arg = arg;
+}
+
+bool cr_log_waiting(const char *text, int64_t waited_ms, int64_t left_ms) {
+    if (waiting.show == NULL || !cr_log_enabled(CR_LOG_WARN)) return false;
+    return waiting.show(waiting.arg, text, waited_ms, left_ms);
 }
 
 /* ---- formatting and writing a line ---- */

@@ -13,13 +13,18 @@
  * function writes them when there is room. Lines that exceed the limit are dropped, and one line
  * with their number is logged in their place.
  *
- * The log has mutable state at file scope (the program's name, the level, the diversion, and a flag
- * per thread) instead of a log object: a process has only one stderr, and nearly every function
- * logs, so such an object would have to be passed to all of them. */
+ * The log has mutable state at file scope (the program's name, the level, the diversion, the
+ * function that shows a wait, and a flag per thread) instead of a log object: a process has only
+ * one stderr, and nearly every function logs, so such an object would have to be passed to all of
+ * them. */
 #ifndef CR_LOG_H
 #define CR_LOG_H
 
 #include "base/buffer.h"
+#include "base/trace.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #define CR_LOG_KEPT_MAX ((size_t) 256 << 10)
 
@@ -43,8 +48,8 @@ int cr_log_enabled(enum cr_log_level level);
 void cr_log(enum cr_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Writes one or more whole lines, such as JSON, to the same place as the log. The lines are written
- * as they are: without a level, and not escaped. But after cr_log_use_json(), a text that is no
- * JSON object becomes the "text" of one object with the level "error". */
+ * as they are: without a level, and not escaped. Exception: after cr_log_use_json(), a text that is
+ * no JSON object becomes the "text" of one object with the level "error". */
 void cr_log_text(const char *text, size_t len);
 
 #define cr_debug(...)                                                                              \
@@ -55,6 +60,26 @@ void cr_log_text(const char *text, size_t len);
 #define cr_warn(...)      cr_log(CR_LOG_WARN, __VA_ARGS__)
 #define cr_log_error(...) cr_log(CR_LOG_ERROR, __VA_ARGS__)
 
+/* Returns a trace that logs its texts with the level debug. If that level is not logged, returns a
+ * trace whose function is NULL, which does nothing. */
+struct cr_trace cr_log_trace(void);
+
+/* ---- the line of a wait ---- */
+
+/* A function that shows the line of a wait in one place that it rewrites, such as the last line of
+ * a terminal. `text` says what this process waits for; if it is NULL, the wait is over, and the
+ * function removes the line. waited_ms is how long the process has waited. left_ms is how long it
+ * can still wait; -1 if there is no limit. Returns whether there is such a place. */
+typedef bool (*cr_log_waiting_fn)(void *arg, const char *text, int64_t waited_ms, int64_t left_ms);
+
+/* From now on cr_log_waiting() calls `show`; if `show` is NULL, it calls no function. Only the
+ * thread that calls cr_log_waiting() may call cr_log_show_waiting(). */
+void cr_log_show_waiting(cr_log_waiting_fn show, void *arg);
+
+/* Passes the line of a wait to the function of cr_log_show_waiting(); `text` is NULL if the wait is
+ * over. Returns whether that function shows the line; if it does not, the caller logs the line. */
+bool cr_log_waiting(const char *text, int64_t waited_ms, int64_t left_ms);
+
 /* ---- a log that never waits ---- */
 
 /* A drain function, which the user of the log provides: it writes as many bytes from the front of
@@ -63,17 +88,17 @@ void cr_log_text(const char *text, size_t len);
  * holds the lock of the log. Lines that the drain function itself logs are dropped. */
 typedef void (*cr_log_drain_fn)(void *arg, struct cr_buffer *kept);
 
-/* Starts the diversion: from now on lines are kept in memory and given to `drain`. If `drain` is
- * NULL, lines are only kept. When this function has returned, a drain function of an earlier call
- * is not called any more. */
+/* Starts the diversion: from now on lines are kept in memory, and `drain` writes them. If `drain`
+ * is NULL, lines are only kept. When this function has returned, the drain function of an earlier
+ * call is not called any more. */
 void cr_log_divert(cr_log_drain_fn drain, void *arg);
 
-/* Calls the drain function for the kept lines. Use this when stderr has become writable, for
- * example. */
+/* Calls the drain function for the kept lines. Call this, for example, when stderr has become
+ * writable. */
 void cr_log_drain(void);
 
-/* Diverts the log with a ready-made drain function, for daemons: it writes to stderr as much as
- * fits without waiting, and tries to write the remaining lines when the next line is logged. */
+/* Diverts the log with a drain function for daemons. This drain function writes to stderr as much
+ * as fits without waiting, and tries to write the remaining lines when the next line is logged. */
 void cr_log_never_wait(void);
 
 /* Ends the diversion and writes all kept lines to stderr, even if it must wait because stderr is

@@ -1,5 +1,6 @@
 /* Parses numbers and truth values; base/parse.h declares the functions. strtoll() and strtod()
- * accept leading white space, so the functions here reject it before they call these. */
+ * accept white space before the number, so the functions here check for it themselves and reject
+ * it. */
 #include "base/parse.h"
 
 #include "base/memory.h"

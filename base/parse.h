@@ -13,8 +13,9 @@ int cr_parse_i64(const char *text, int64_t min, int64_t max, int64_t *out);
  * or not a finite number; or -ERANGE if a double cannot hold it. */
 int cr_parse_double(const char *text, double *out);
 
-/* Sets *out to 1 for "1", "true", "t", "yes", "y", and to 0 for "0", "false", "f", "no", "n", in
- * any case: the words that torchrun's --rdzv-conf takes. Returns 0 or -EINVAL. */
+/* Sets *out to 1 for "1", "true", "t", "yes" or "y", and to 0 for "0", "false", "f", "no" or "n".
+ * Letters may be upper or lower case. torchrun's --rdzv-conf takes the same words. Returns 0; or
+ * -EINVAL for any other text. */
 int cr_parse_bool(const char *text, int *out);
 
 #endif

@@ -1,6 +1,8 @@
 /* Checks and escapes text: implements base/text.h. */
 #include "base/text.h"
 
+#include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* ---- UTF-8 ---- */
@@ -123,4 +125,17 @@ int cr_json_bytes_append(struct cr_buffer *out, const char *text, size_t left) {
         left -= len;
     }
     return rc < 0 ? rc : cr_buffer_append(out, "\"", 1);
+}
+
+int cr_shell_word_append(struct cr_buffer *out, const char *word) {
+    bool is_safe = *word != '\0';
+    for (const char *at = word; *at != '\0'; at++) {
+        is_safe &= isalnum((unsigned char) *at) || strchr("_@%+=:,./-", *at) != NULL;
+    }
+    if (is_safe) return cr_buffer_append(out, word, strlen(word));
+    int rc = cr_buffer_append(out, "'", 1);
+    for (const char *at = word; *at != '\0' && rc == 0; at++) {
+        rc = *at == '\'' ? cr_buffer_append(out, "'\\''", 4) : cr_buffer_append(out, at, 1);
+    }
+    return rc == 0 ? cr_buffer_append(out, "'", 1) : rc;
 }

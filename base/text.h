@@ -43,6 +43,10 @@ size_t cr_text_copy(char *out, size_t cap, const void *data, size_t len);
  * the text may have been appended. */
 int cr_text_append(struct cr_buffer *out, const void *data, size_t len, const char *keep);
 
+/* Appends `word` for a POSIX shell, in single quotes if it is empty or has characters that the
+ * shell would change. Returns 0; or -ENOMEM, in which case a part of it may have been appended. */
+int cr_shell_word_append(struct cr_buffer *out, const char *word);
+
 /* longest text in bytes that becomes a JSON string; a longer one is cut */
 #define CR_JSON_STRING_MAX ((size_t) 64 * 1024)
 

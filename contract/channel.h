@@ -36,7 +36,8 @@
 
 #define CHANNEL_VARIABLE    "CRUN_AGENT"
 #define CHANNEL_VERSION     1
-/* most bytes of the address; the NUL with which it begins is not counted, the NUL at the end is */
+/* length limit of the address, in bytes; the NUL with which it begins is not counted, the NUL at
+ * its end is counted */
 #define CHANNEL_ADDRESS_MAX 64
 #define CHANNEL_TOKEN_MAX   33 /* bytes of a token: 32 hexadecimal digits and a NUL */
 #define CHANNEL_TEXT_MAX    256
@@ -45,10 +46,11 @@
 enum channel_type {
     /* worker to agent */
     CHANNEL_HELLO = 1,  /* the first packet; uses `hello` */
-    CHANNEL_READY = 2,  /* the worker has saved for change `id`; the agent may stop its process */
+    /* the worker has saved because of change `id`; the agent may stop its process */
+    CHANNEL_READY = 2,
     CHANNEL_REJOIN = 3, /* the worker is parked: it waits in its process for ROUND */
-    /* flight record `id` was written to the path in `text`; or, if `text` is empty, could not be
-     * written. The worker sends this from a signal handler */
+    /* the worker has tried to write flight record `id`. `text` is the path of the file; if `text`
+     * is empty, the record could not be written. The worker sends this from a signal handler */
     CHANNEL_DUMPED = 4,
     CHANNEL_LIMIT = 5, /* the worker has changed limit_ms in its page */
     /* sent by crun-agent top instead of HELLO: requests SHOWN. `id` is an enum channel_order: an
@@ -58,7 +60,7 @@ enum channel_type {
     CHANNEL_WELCOME = 65, /* answers HELLO; carries the descriptor of the page (SCM_RIGHTS) */
     CHANNEL_CHANGE = 66,  /* change `id` is announced; uses `change`, and `text` for the reason */
     CHANNEL_STOP_AT = 67, /* the agreed step of change `id` is known; uses `stop_at` */
-    CHANNEL_OVER = 68,    /* the round is over without notice; `text` has the reason */
+    CHANNEL_OVER = 68, /* the round has ended without an announced change; `text` has the reason */
     CHANNEL_ROUND = 69, /* answers REJOIN and starts the worker's next round; uses `place` */
     /* the agent refuses the worker and closes the connection; `text` has the reason */
     CHANNEL_REFUSED = 70,
@@ -98,7 +100,8 @@ struct channel_packet {
         } welcome;
         struct {
             uint32_t kind;   /* why the change comes, an enum channel_change_kind */
-            int64_t left_ms; /* ms until the workers are stopped, whether ready or not */
+            /* ms until the agent stops the workers, whether they are ready or not */
+            int64_t left_ms;
         } change;
         struct {
             uint64_t step;
@@ -117,7 +120,7 @@ struct channel_packet {
     char text[CHANNEL_TEXT_MAX]; /* one line, NUL-terminated; may be empty */
 };
 
-#define CHANNEL_GROUPS_MAX     60 /* most process groups of a worker that its page shows */
+#define CHANNEL_GROUPS_MAX     60 /* a page shows at most this many process groups of its worker */
 #define CHANNEL_GROUP_NAME_MAX 24 /* bytes of a group's name in the page, NUL included */
 
 /* The operation that the worker is in, in one process group; the functions of contract/progress.h
@@ -150,8 +153,8 @@ struct channel_page {
      * announced, the agent does not freeze the worker, unless counts_from_start is 1. */
     _Atomic uint64_t step;
     _Atomic int64_t stepped_ns; /* time of the last step, in ns of the monotonic clock */
-    /* the step timeout that the worker has set for itself, in ms; 0 if it has set none, so that the
-     * job's --step-timeout counts */
+    /* the step timeout that the worker has set for itself, in ms; 0 if it has set none: in that
+     * case the job's --step-timeout applies */
     _Atomic int64_t limit_ms;
     /* time that the worker needs after the agreed step, in ms; used if answer is CHANNEL_NEEDS */
     _Atomic int64_t needs_ms;
@@ -163,15 +166,17 @@ struct channel_page {
     /* ---- the agent's half ---- */
     _Atomic uint32_t bell;    /* number of packets that the agent has sent */
     _Atomic uint64_t dump_id; /* id of the flight record that the dump signal requests */
-    /* 1 from the packet OVER to the packet ROUND, else 0. Code of the worker that waits outside of
-     * a step reads this field, and stops waiting when it is 1. */
+    /* 1 after the agent has sent OVER and until it sends ROUND; else 0. Code of the worker that
+     * waits outside of a step reads this field, and stops waiting when it is 1. */
     _Atomic uint32_t over;
-    /* ---- the worker's half: fields added later, at the end so that no other field moved ---- */
+    /* ---- the worker's half: fields that were added later; they stand at the end so that the
+     * offsets of the older fields did not change ---- */
     /* 1 if the agent freezes the worker for a change even before its first step */
     _Atomic uint32_t counts_from_start;
     /* time of the first step in this round, in ns of the monotonic clock; 0 if there was none */
     _Atomic int64_t first_step_ns;
-    /* the worker's process groups; if it has more than CHANNEL_GROUPS_MAX, the oldest ones */
+    /* the entries of the worker's process groups; if the worker has more than CHANNEL_GROUPS_MAX
+     * groups, only its oldest groups have entries */
     _Alignas(64) struct channel_group groups[CHANNEL_GROUPS_MAX];
 };
 

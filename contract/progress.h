@@ -15,7 +15,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The kinds of operations, with the numbers of crunrt_op_kind. MAKE is the making of the group. */
+/* The kinds of operations. All but MAKE have the numbers of crunrt_op_kind; MAKE is the making of
+ * the group itself. */
 #define PROGRESS_KINDS(X)                                                                          \
     X(ALL_REDUCE, "all_reduce")                                                                    \
     X(REDUCE, "reduce")                                                                            \
@@ -39,12 +40,15 @@ enum progress_kind {
 };
 
 enum progress_state {
-    PROGRESS_IDLE,       /* the worker is in no operation, and all that it started are over */
-    /* the worker is in no operation, but it has started some that may not be over */
+    /* the worker is in no operation, and all operations that it has started have ended */
+    PROGRESS_IDLE,
+    /* the worker is in no operation, but it has started operations that may not have ended yet */
     PROGRESS_OPEN,
-    PROGRESS_COLLECTIVE, /* waits in a collective, or for one that it has started */
-    PROGRESS_MESSAGE,    /* waits in a send or receive, or for one that it has started */
-    PROGRESS_MAKING,     /* waits for the other ranks to make the group */
+    /* the worker waits in a collective, or for the end of one that it has started */
+    PROGRESS_COLLECTIVE,
+    /* the worker waits in a send or receive, or for the end of one that it has started */
+    PROGRESS_MESSAGE,
+    PROGRESS_MAKING,     /* the worker is making the group, and waits for the other ranks */
 };
 
 /* What a worker is in, in one group. */
@@ -53,12 +57,14 @@ struct progress {
     char name[CHANNEL_GROUP_NAME_MAX];
     uint32_t place, size; /* the worker's rank in the group, and the group's number of ranks */
     enum progress_state state;
-    enum progress_kind kind; /* of the operation in which it waits, or else of its last one */
-    uint32_t begun;          /* number of collectives that it has entered */
-    uint32_t seq;            /* number of the operation in which it waits; else 0 */
-    uint32_t peer;           /* if state is PROGRESS_MESSAGE: rank in the group of the other end */
-    int64_t since_ns;        /* when it last entered an operation (ns, monotonic clock); 0 =
-                              * never */
+    /* kind of the operation in which the worker waits; if it waits in none, of its last
+     * collective */
+    enum progress_kind kind;
+    uint32_t begun;          /* number of collectives that the worker has entered */
+    uint32_t seq; /* number of the operation in which the worker waits; 0 if it waits in none */
+    uint32_t peer;           /* if state is PROGRESS_MESSAGE: rank of the other end in the group */
+    /* time (ns, monotonic clock) at which the worker last entered an operation; 0 = never */
+    int64_t since_ns;
 };
 
 /* ---- the worker's side: values for `collective` and `message` of struct channel_group ---- */

@@ -23,7 +23,7 @@ static void show(const char *what, const int *numbers, size_t count) {
     (void) puts(line);
 }
 
-/* Every rank has one number, and gets one. */
+/* Collectives in which every rank gives one number, and gets one number. */
 static void of_one_number(crunrt_group *world) {
     int own = rank, got = rank;
     must(crunrt_group_broadcast(world, &got, 1, CRUNRT_INT32, size - 1), "broadcast");
@@ -34,7 +34,7 @@ static void of_one_number(crunrt_group *world) {
     if (rank == 0) show("reduce", &got, 1);
 }
 
-/* Every rank has numbers for all ranks, or gets numbers of all ranks. */
+/* Collectives in which every rank gives, or gets, one number for each rank. */
 static void of_a_number_per_rank(crunrt_group *world, const int *mine, int *got) {
     size_t n = (size_t) size;
     int own = rank;
@@ -51,7 +51,8 @@ static void of_a_number_per_rank(crunrt_group *world, const int *mine, int *got)
     show("all_to_all", got, n);
 }
 
-/* Rank r has r + 1 numbers. counts[r] says so. */
+/* Collectives with parts of different lengths: rank r has r + 1 numbers, and counts[r] contains
+ * this length. */
 static void of_parts_of_different_lengths(crunrt_group *world, const int *mine, int *got) {
     size_t n = (size_t) size, own = (size_t) rank + 1, before = 0;
     size_t *counts = calloc(n, sizeof(*counts));

@@ -1,5 +1,5 @@
-/* Finds the workers on this host by the environment that they were started with. So it finds the
- * workers of every launcher that sets torchrun's variables, without help from the launcher. */
+/* Finds the workers on this host by torchrun's environment variables. So it finds the workers of
+ * every launcher that sets these variables, without help from the launcher. */
 #include "inspect/inspector.h"
 
 #include "inspect/inspect_internal.h"
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENVIRON_MAX ((size_t) 1 << 20) /* most bytes of an environment that are read */
-#define DEPTH_MAX   8                  /* longest chain of programs that wait for a child */
+#define ENVIRON_MAX ((size_t) 1 << 20) /* at most this many bytes of an environment are read */
+#define DEPTH_MAX   8                  /* longest chain of processes that wait for a child */
 
 /* ---- environments ---- */
 
@@ -127,8 +127,9 @@ static int add(struct found *f, int64_t pid, const char *job, int64_t rank, int6
     return 0;
 }
 
-/* Adds the process if it is a worker of the job. A worker has the variables of a worker. Its
- * children inherit them, so a process whose parent has the same values is no worker itself. */
+/* Adds the process if it is a worker of the job run_id, or of any job if run_id is NULL. A worker
+ * has the variables TORCHELASTIC_RUN_ID, RANK and LOCAL_RANK. The children of a worker inherit
+ * these variables, so a process is no worker if its parent has the same run id and RANK. */
 static int consider(struct found *f, int64_t pid, const char *run_id) {
     size_t len;
     int rc = 0;

@@ -7,13 +7,15 @@
 
 #define LEVELS_MAX 64 /* most words of a row that are compared */
 
-/* What is compared of two rows: an operation, or one function of a stack. */
+/* The unit in which rows are compared: an operation, one function of a stack, or a place in the
+ * kernel. */
 struct word {
     const char *text;
     size_t len;
 };
 
-/* A row with the words that are compared, from the outermost one inwards. */
+/* A row, divided into the words by which it is compared with other rows. The first word is the
+ * operation, then the functions of the stack follow, the outermost one first. */
 struct item {
     struct inspect_row *row;
     uint32_t levels;
@@ -39,17 +41,18 @@ static void add_stack(struct item *item, const char *stack) {
     }
 }
 
-/* Returns the place in the kernel by which the row is compared with others; "" if the place is not
- * compared. It is not compared if a stack is known and the thread runs or sleeps: a thread that
- * waits in a short loop is seen now in the kernel and now outside of it. */
+/* Returns the place in the kernel by which the row is compared with others, or "" if the row is
+ * compared without it. The place is left out if a stack is known and the thread runs or sleeps
+ * (states R and S), because a thread that waits in a short loop is sometimes in the kernel and
+ * sometimes not. */
 static const char *kernel_word(const struct inspect_row *row) {
     bool has_stack = row->python[0] != '\0' || row->native[0] != '\0';
     return has_stack && strchr("RS", row->state) != NULL ? "" : row->kernel;
 }
 
-/* Sets the words of a row. The operation comes first: ranks in different operations differ,
- * wherever their code stands. The Python stack, if it is known, replaces the native one, because
- * below Python all ranks that call the same function run the same machine code. */
+/* Divides a row into its words. The operation is the first word, because ranks in different
+ * operations differ even if their stacks are equal. If the Python stack is known, the native stack
+ * is left out, because all ranks in the same Python function run the same machine code below it. */
 static void split(struct item *item, struct inspect_row *row) {
     *item = (struct item){.row = row, .shared = SIZE_MAX};
     add_word(item, row->operation, strlen(row->operation));
@@ -65,7 +68,7 @@ const char *inspect_word(struct inspect_row *row, size_t level, size_t *len) {
     return level < item.levels ? item.word[level].text : "";
 }
 
-/* Returns the word of the row at a level; "" below its innermost word. */
+/* Returns the word of the row at a level, or "" if the row has fewer levels. */
 static struct word word_at(const struct item *item, uint32_t level) {
     return level < item->levels ? item->word[level] : (struct word){"", 0};
 }
@@ -78,9 +81,10 @@ static int compare_words(struct word a, struct word b) {
 
 /* ---- the majority ---- */
 
-/* Returns an item of the majority at `level`: more than half of the items that have not left the
- * majority have the same word there. Returns NULL if there is no such word. Uses the voting
- * algorithm of Boyer and Moore: the candidate that survives is then counted. */
+/* Looks for the word that more than half of the items of the majority have at `level`; the majority
+ * are the items whose `shared` is SIZE_MAX. Returns an item that has this word, or NULL if there is
+ * no such word. The algorithm is that of Boyer and Moore: the first loop finds the only possible
+ * candidate, the second one counts the items that agree with it. */
 static const struct item *elect(const struct item *items, size_t count, uint32_t level) {
     const struct item *candidate = NULL;
     size_t votes = 0, agree = 0, all = 0;
@@ -98,7 +102,8 @@ static const struct item *elect(const struct item *items, size_t count, uint32_t
     return agree * 2 > all ? candidate : NULL;
 }
 
-/* Sets `shared` of each item that leaves the majority. */
+/* Finds the items that differ from the majority, and sets `shared` of each to the level of the
+ * first word in which it differs. The items of the majority keep SIZE_MAX. */
 static void find_majority(struct item *items, size_t count) {
     for (uint32_t level = 0; level < LEVELS_MAX; level++) {
         const struct item *chosen = elect(items, count, level);
@@ -116,8 +121,8 @@ static void find_majority(struct item *items, size_t count) {
 static int compare_facts(const struct inspect_row *a, const struct inspect_row *b) {
     int order = strcmp(a->operation, b->operation);
     if (order == 0) order = strcmp(a->python, b->python);
-    /* if the Python stacks are equal, the native ones are not compared: below the same Python
-     * function, they may still differ a little */
+    /* The native stacks are compared only if there are no Python stacks: in the same Python
+     * function, the native stacks of two ranks may still differ a little. */
     if (order == 0 && a->python[0] == '\0') order = strcmp(a->native, b->native);
     if (order == 0) order = strcmp(kernel_word(a), kernel_word(b));
     if (order == 0) order = strcmp(a->note, b->note);

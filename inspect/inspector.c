@@ -1,6 +1,6 @@
-/* Fills in rows: first from /proc, which takes microseconds; then, in several forked processes side
- * by side, with stacks and operations. A forked process that hangs is killed at the deadline; what
- * /proc says is known in any case. */
+/* Fills in rows in two passes. The first pass reads /proc, which takes microseconds. The second
+ * pass reads stacks and operations, in several forked processes side by side. A forked process that
+ * hangs is killed at the deadline; its rows keep what the first pass has read. */
 #include "inspect/inspector.h"
 
 #include "inspect/inspect_internal.h"
@@ -21,9 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOKERS_MAX 16 /* most processes that look side by side */
+#define LOOKERS_MAX 16 /* most forked processes at a time */
 
-/* One of `step` forked processes; number `index` looks at the rows index, index + step, … */
+/* One of the forked processes, which divide the rows among them: with `step` processes, number
+ * `index` fills in the rows index, index + step, index + 2 * step and so on. */
 struct looker {
     pid_t pid;
     int fd; /* reading end of the process's pipe; -1 after the end of its output */
@@ -34,13 +35,15 @@ struct looker {
 
 static void look_at(struct inspect_row *row) {
     inspect_operation(row);
+    if (row->operation[0] == '\0') inspect_torch(row);
     inspect_native_stack(row);
     inspect_python_stack(row);
 }
 
 static _Noreturn void looker_main(struct inspect_row *rows, size_t count, size_t index,
                                   size_t step, int out) {
-    /* if the parent dies, this process dies, too; otherwise it could trace a worker for ever */
+    /* The kernel kills this process when its parent dies. Without that, a process that hangs could
+     * trace its worker for ever. */
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (size_t i = index; i < count; i += step) {
         struct cr_buffer line = {0};
@@ -67,7 +70,7 @@ static void start_looker(struct looker *l, struct inspect_row *rows, size_t coun
     if (l->pid < 0) cr_close_fd(&l->fd);
 }
 
-/* Stores a row that a looker has written in its place among `rows`. */
+/* Finds the row of `rows` that has the rank and pid of the looker's `line`, and replaces it. */
 static void take_row(struct inspect_row *rows, bool *done, size_t count, const char *line,
                      size_t len) {
     struct inspect_row row;
@@ -80,7 +83,7 @@ static void take_row(struct inspect_row *rows, bool *done, size_t count, const c
     }
 }
 
-/* Reads what a looker has written. At the end of its output, closes its pipe. */
+/* Reads from a looker's pipe, and takes each row that is complete. Closes the pipe at its end. */
 static void receive(struct looker *l, struct inspect_row *rows, bool *done, size_t count) {
     char *end;
     ssize_t n = cr_buffer_reserve(&l->input, 65536) == 0
@@ -119,8 +122,8 @@ static void receive_all(struct looker *lookers, size_t looker_count, struct insp
 
 static void end_looker(struct looker *l) {
     if (l->pid > 0) {
-        /* py-spy, a child of the looker, ends by itself, because nobody reads its output any
-         * more */
+        /* Only the looker is killed. Its child py-spy ends by itself: nobody reads py-spy's output
+         * any more, so a write to the pipe fails. */
         if (l->fd >= 0) (void) kill(l->pid, SIGKILL);
         (void) waitpid(l->pid, NULL, 0);
     }
@@ -166,6 +169,10 @@ int inspector_main(int argc, char **argv) {
     if (rows == NULL) return 1;
     for (int i = 1; i < argc; i++) {
         int64_t rank, local_rank, pid;
+        if (strcmp(argv[i], INSPECTOR_RING) == 0) {
+            inspect_ring(rows, count);
+            return 0;
+        }
         if (sscanf(argv[i], "%" SCNd64 ":%" SCNd64 ":%" SCNd64, &rank, &local_rank, &pid) != 3) {
             return 2;
         }

@@ -1,9 +1,9 @@
-/* Reads the native stack of a process's main thread with libdw (elfutils), which is loaded when it
- * is needed, so that no program of crun depends on it.
+/* Reads the native stack of a process's main thread with libdw (elfutils). libdw is loaded by
+ * dlopen() at the first use, so no program of crun is linked with it.
  *
  * The thread is stopped with PTRACE_SEIZE and PTRACE_INTERRUPT for some milliseconds. PTRACE_ATTACH
- * is not used: it sends SIGSTOP, and if this process died before the thread has taken the signal,
- * the worker would stay stopped for good. */
+ * is not used, because it sends SIGSTOP to the thread: if this process died before the thread
+ * reported the stop, the worker would stay stopped for good. */
 #include "inspect/inspect_internal.h"
 
 #include <dlfcn.h>
@@ -85,9 +85,9 @@ static bool load(void) {
     return true;
 }
 
-/* Replaces libdw's search for files with debug information, which could ask a server of the
- * network. The symbol tables and unwind tables that a stack needs are in the programs
- * themselves. */
+/* libdw calls this function to find a file with debug information. It finds none, because libdw's
+ * own search may ask a server on the network. A stack needs only the symbol tables and unwind
+ * tables, which are in the programs themselves. */
 static int find_no_debuginfo(Dwfl_Module *m, void **data, const char *name, Dwarf_Addr base,
                              const char *file, const char *link, uint32_t crc, char **out) {
     (void) m, (void) data, (void) name, (void) base, (void) file, (void) link, (void) crc;
@@ -127,19 +127,20 @@ struct walk {
     struct inspect_row *row;
     Dwfl *dwfl;
     int frames;
-    bool in_python; /* true if the last function was one of the Python interpreter */
+    bool in_python; /* true if the last frame belongs to the Python interpreter */
 };
 
-/* Appends one function. Of consecutive functions of the Python interpreter only the innermost one
- * is shown: the others depend on the version of Python, not on what the program does. */
+/* Appends the function of one frame to the stack. libdw calls this for each frame, the innermost
+ * one first. Of consecutive functions of the Python interpreter only the first one is appended,
+ * because the others depend on the version of Python, not on what the program does. */
 static int on_frame(Dwfl_Frame *frame, void *arg) {
     struct walk *w = arg;
     Dwarf_Addr pc, start = 0;
     bool is_activation;
     char name[512];
     if (w->frames++ >= FRAMES_MAX || !dw.frame_pc(frame, &pc, &is_activation)) return 1;
-    /* in all frames but the innermost one, pc is a return address, which can belong to the next
-     * function in memory; pc - 1 lies in the call */
+    /* In all frames but the innermost one, pc is the return address, which is behind the call and
+     * can belong to the next function in memory. The address pc - 1 is within the call. */
     if (!is_activation) pc--;
     Dwfl_Module *module = dw.module_at(w->dwfl, pc);
     const char *path = module == NULL ? NULL
@@ -162,16 +163,18 @@ static int on_frame(Dwfl_Frame *frame, void *arg) {
     free(plain);
     name[strcspn(name, "@")] = '\0'; /* cuts the version, as in "poll@@GLIBC_2.2.5" */
     if (!inspect_add_function(w->row->native, name)) return 1;
-    return strcmp(name, "main") == 0 ? 1 : 0; /* the callers of main() are left out */
+    return strcmp(name, "main") == 0 ? 1 : 0; /* 0 continues with main()'s caller; 1 ends the stack
+                                               * at main() */
 }
 
 /* ---- stopping the thread ---- */
 
 static void on_alarm(int signum) { (void) signum; }
 
-/* Waits until the thread has stopped, at most STOP_MAX_S. Returns whether it has stopped. */
+/* Waits until the thread has stopped, at most STOP_MAX_S. Returns true if it has stopped. */
 static bool wait_stopped(pid_t tid) {
-    struct sigaction action = {.sa_handler = on_alarm}, before; /* no SA_RESTART: ends waitpid() */
+    /* SA_RESTART is not set, so that SIGALRM ends waitpid(). */
+    struct sigaction action = {.sa_handler = on_alarm}, before;
     int status = 0;
     (void) sigaction(SIGALRM, &action, &before);
     unsigned left = alarm(STOP_MAX_S);
@@ -191,7 +194,9 @@ static bool stop_thread(struct inspect_row *row) {
     }
     if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0 && wait_stopped(tid)) return true;
     inspect_note(row, "native stack: the process does not stop; it is inside of the kernel");
-    return false; /* this process ends soon, and then the kernel lets the thread go on */
+    /* This process is still attached to the thread. It ends soon, and the kernel then detaches it,
+     * so the thread runs on. */
+    return false;
 }
 
 static void read_frames(struct inspect_row *row) {
@@ -203,7 +208,8 @@ static void read_frames(struct inspect_row *row) {
     struct walk w = {.row = row, .dwfl = dw.begin(&callbacks)};
     bool ok = w.dwfl != NULL && dw.report(w.dwfl, tid) == 0 &&
               dw.report_end(w.dwfl, NULL, NULL) == 0 && dw.attach(w.dwfl, tid, true) == 0;
-    /* the result of frames() is ignored: for most stacks it is an error at the last frame */
+    /* The result of dw.frames() is ignored, because for most stacks it is an error at the last
+     * frame. */
     if (ok) (void) dw.frames(w.dwfl, tid, on_frame, &w);
     if (row->native[0] == '\0') inspect_note(row, "native stack: %s", dw.error(-1));
     if (w.dwfl != NULL) dw.end(w.dwfl);
@@ -214,7 +220,7 @@ static void cut_start(char *stack) {
     char *start = strstr(stack, INSPECT_CALLED_BY "__libc_start_main");
     if (start == NULL) return;
     *start = '\0';
-    /* between main() and __libc_start_main() the C library has a function without a name */
+    /* The C library has a function without a name between main() and __libc_start_main(). */
     char *last = strstr(stack, INSPECT_CALLED_BY "libc.so");
     if (last != NULL && strstr(last + 1, INSPECT_CALLED_BY) == NULL) *last = '\0';
 }

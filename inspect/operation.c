@@ -1,6 +1,6 @@
-/* Finds out in which collective operation a worker with libcrunrt is: sends it the dump signal,
- * whose handler writes the worker's flight record to a file (worker_runtime/report/flight.c), and
- * reads the file. */
+/* Finds out in which collective operation a worker with libcrunrt is. For this, it sends the dump
+ * signal to the worker, whose signal handler writes the worker's flight record to a file
+ * (worker_runtime/report/flight.c), and reads the file. */
 #include "inspect/inspect_internal.h"
 
 #include "base/cleanup.h"
@@ -19,24 +19,17 @@
 #include <unistd.h>
 
 #define DUMP_SIGNAL_VARIABLE "CRUNRT_DUMP_SIGNAL"
-#define DUMP_SIGNAL          (SIGRTMIN + 5) /* libcrunrt's dump signal if the variable is not set */
-#define DUMP_MAX_MS          500            /* longest time in ms until the record is written */
+#define DUMP_SIGNAL          (SIGRTMIN + 5) /* libcrunrt's dump signal by default */
+#define DUMP_MAX_MS          500            /* longest time in ms until the file is written */
 
-/* Returns whether the process has a handler for the signal, and libcrunrt in its memory. Without a
- * handler, the signal would end the process. */
+/* Returns true if the process has loaded libcrunrt and has a handler for the signal. The signal
+ * must not be sent to a process without a handler, because it would end the process. */
 static bool has_handler(int64_t pid, int signum) {
     char path[64], line[1024];
-    uint64_t caught = 0;
     bool has_library = false;
-    (void) snprintf(path, sizeof(path), "/proc/%" PRId64 "/status", pid);
-    FILE *f = fopen(path, "re");
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-        (void) sscanf(line, "SigCgt: %" SCNx64, &caught);
-    }
-    if (f != NULL) (void) fclose(f);
-    if ((caught >> (signum - 1) & 1) == 0) return false;
+    if (!inspect_catches(pid, signum)) return false;
     (void) snprintf(path, sizeof(path), "/proc/%" PRId64 "/maps", pid);
-    f = fopen(path, "re");
+    FILE *f = fopen(path, "re");
     while (f != NULL && !has_library && fgets(line, sizeof(line), f) != NULL) {
         has_library = strstr(line, "/libcrunrt.so") != NULL;
     }
@@ -44,8 +37,8 @@ static bool has_handler(int64_t pid, int signum) {
     return has_library;
 }
 
-/* Stores the path to which the worker writes its flight record. Returns the length of the path, or
- * 0 if the worker has none. */
+/* Stores in `out` the path to which the worker writes its flight record. Returns the length of the
+ * path, or 0 if the worker's environment names no such path. */
 static size_t find_path(const struct inspect_row *row, char out[PATH_MAX]) {
     char prefix[PATH_MAX - 32], rank[16];
     int n = 0;
@@ -60,8 +53,8 @@ static size_t find_path(const struct inspect_row *row, char out[PATH_MAX]) {
     return n > 0 && n < PATH_MAX ? (size_t) n : 0;
 }
 
-/* Sends the dump signal, and waits until the worker has renamed its flight record to `path`, at
- * most DUMP_MAX_MS. Returns whether it has done so. */
+/* Sends the dump signal, and waits until the worker has written its flight record and renamed it to
+ * `path`. Returns true if that happened within DUMP_MAX_MS. */
 static bool request_record(int64_t pid, int signum, const char *path) {
     char folder[PATH_MAX], event[4096] __attribute__((aligned(8)));
     const char *slash = strrchr(path, '/');
@@ -83,27 +76,34 @@ static bool request_record(int64_t pid, int signum, const char *path) {
 
 /* Returns the text of a field of a flight record's entry; "?" if there is no such text. */
 static const char *text_of(const json_t *entry, const char *name) {
-    const char *text = json_string_value(json_object_get(entry, name));
-    return text != NULL ? text : "?";
+    return json_string_value(json_object_get(entry, name));
 }
 
-/* Describes the oldest operation that has not ended, because the later ones wait for its end. If
- * all have ended, names the last one. */
+void inspect_set_operation(struct inspect_row *row, bool is_running, const char *operation,
+                           int64_t number, const char *group) {
+    char text[INSPECT_TEXT_MAX];
+    (void) snprintf(text, sizeof(text), "%s%s %" PRIi64 " of group '%s'",
+                    is_running ? "" : "none; the last one was ",
+                    operation != NULL ? operation : "?", number, group != NULL ? group : "?");
+    (void) cr_text_copy(row->operation, sizeof(row->operation), text, strlen(text));
+}
+
+/* Sets row->operation to the oldest operation in the record that has not ended, because the later
+ * ones perhaps only wait for its end. If all operations have ended, the text names the last one. */
 static void describe(struct inspect_row *row, const json_t *record) {
     const json_t *entries = json_object_get(record, "entries"), *entry, *found = NULL;
-    char text[INSPECT_TEXT_MAX];
     size_t i;
     bool is_running = false;
     json_array_foreach(entries, i, entry) {
         if (is_running) break;
         found = entry;
-        is_running = strcmp(text_of(entry, "state"), "started") == 0;
+        const char *state = text_of(entry, "state");
+        is_running = state != NULL && strcmp(state, "started") == 0;
     }
     if (found == NULL) return;
-    (void) snprintf(text, sizeof(text), "%s%s %" JSON_INTEGER_FORMAT " of group '%s'",
-                    is_running ? "" : "none; the last one was ", text_of(found, "op"),
-                    json_integer_value(json_object_get(found, "seq")), text_of(found, "group"));
-    (void) cr_text_copy(row->operation, sizeof(row->operation), text, strlen(text));
+    inspect_set_operation(row, is_running, text_of(found, "op"),
+                          json_integer_value(json_object_get(found, "seq")),
+                          text_of(found, "group"));
 }
 
 void inspect_operation(struct inspect_row *row) {

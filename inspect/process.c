@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -102,7 +103,8 @@ static const struct {
 #endif
 };
 
-/* Writes what the descriptor of a process leads to, such as " of /data/shard-3" or " of a pipe". */
+/* Writes the file, pipe or socket of a descriptor to `out`, such as " of /data/shard-3" or " of a
+ * pipe". Writes "" if it is unknown or of another kind. */
 static void describe_fd(int64_t pid, unsigned long long fd, char *out, size_t cap) {
     char link[64], target[160];
     (void) snprintf(link, sizeof(link), "/proc/%lld/fd/%llu", (long long) pid, fd);
@@ -111,16 +113,16 @@ static void describe_fd(int64_t pid, unsigned long long fd, char *out, size_t ca
     if (n <= 0) return;
     target[n] = '\0';
     if (strncmp(target, "anon_inode:", 11) == 0) return;
-    /* cut the number of a pipe or socket: it is different in each process, so no two rows would be
-     * equal */
+    /* Cut the number of a pipe or socket ("pipe:[4711]"). It is different in each process, so with
+     * it no two rows would be equal. */
     char *number = strstr(target, ":[");
     if (number != NULL) *number = '\0';
     size_t len = (size_t) snprintf(out, cap, number != NULL ? " of a " : " of ");
     (void) cr_text_copy(out + len, cap - len, target, strlen(target));
 }
 
-/* Writes the system call in which the main thread waits; "" if it is in none, or if this process
- * may not know it. */
+/* Writes to `out` the system call in which the main thread waits. Writes "" if the thread is in no
+ * system call, or if this process is not permitted to read that from /proc. */
 static void describe_call(int64_t pid, char *out, size_t cap) {
     char text[256], of[200] = "";
     long number;
@@ -139,8 +141,9 @@ static void describe_call(int64_t pid, char *out, size_t cap) {
 
 /* ---- the kernel's side ---- */
 
-/* Writes the innermost functions of the kernel stack, which only root can read. For a process in an
- * uninterruptible sleep, no other stack can be read. */
+/* Writes the innermost functions of the kernel stack to `out`. Only root can read the kernel stack;
+ * other users get "". It is used for a process in an uninterruptible sleep, which has no other
+ * stack that can be read. */
 static void describe_kernel_stack(int64_t pid, char *out, size_t cap) {
     char text[FILE_MAX];
     size_t len = 0;
@@ -163,7 +166,8 @@ static void describe_kernel(struct inspect_row *row) {
     char call[220], channel[64], where[INSPECT_TEXT_MAX];
     describe_call(row->pid, call, sizeof(call));
     if (read_of(row->pid, "wchan", channel, sizeof(channel)) < 0) channel[0] = '\0';
-    /* the kernel shows "0" if this process may not see the function, or if the other one runs */
+    /* The kernel shows "0" if the process `row->pid` does not wait, or if this process is not
+     * permitted to read where it waits. */
     if (strcmp(channel, "0") == 0) channel[0] = '\0';
     where[0] = '\0';
     if (row->state == 'D') describe_kernel_stack(row->pid, where, sizeof(where));
@@ -182,4 +186,13 @@ int inspect_process(struct inspect_row *row) {
     (void) cr_text_copy(row->program, sizeof(row->program), name + 1, (size_t) (end - name - 1));
     describe_kernel(row);
     return 0;
+}
+
+bool inspect_catches(int64_t pid, int signum) {
+    char text[FILE_MAX];
+    uint64_t caught = 0;
+    if (read_of(pid, "status", text, sizeof(text)) <= 0) return false;
+    const char *line = strstr(text, "\nSigCgt:");
+    if (line == NULL || sscanf(line, "\nSigCgt: %" SCNx64, &caught) != 1) return false;
+    return (caught >> (signum - 1) & 1) != 0;
 }

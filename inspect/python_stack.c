@@ -1,4 +1,5 @@
-/* Reads the Python stack of a process's main thread with py-spy, if it is in PATH. */
+/* Reads the Python stack of a process's main thread: with py-spy, if it is in PATH; otherwise by
+ * torch's worker server or by Python's faulthandler. */
 #include "inspect/inspect_internal.h"
 
 #include "base/buffer.h"
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define OUTPUT_MAX ((size_t) 1 << 20) /* most bytes that are read of py-spy's output */
+#define OUTPUT_MAX ((size_t) 1 << 20) /* at most this many bytes of py-spy's output are read */
 
 /* Returns whether the process runs a Python interpreter: as its program, or as a library. */
 static bool runs_python(int64_t pid) {
@@ -35,7 +36,7 @@ static bool runs_python(int64_t pid) {
     return found;
 }
 
-/* Appends the frames of one thread of py-spy's answer. */
+/* Appends the frames of one thread of py-spy's JSON to row->python. */
 static void take_thread(struct inspect_row *row, const json_t *thread) {
     const json_t *frames = json_object_get(thread, "frames"), *frame;
     size_t i;
@@ -51,7 +52,15 @@ static void take_thread(struct inspect_row *row, const json_t *thread) {
     }
 }
 
-/* Takes the stack of the main thread, whose id is the process's, from py-spy's answer. */
+/* Requests the Python stack from the process itself. Returns false if the process has no means to
+ * give it. */
+static bool request_from_process(struct inspect_row *row) {
+    return inspect_torch_python(row) || inspect_faulthandler(row);
+}
+
+/* Finds the main thread in py-spy's JSON, and stores its stack in row->python. The main thread's id
+ * is the pid. If py-spy gave no stack, requests it in the other ways; if these give none either,
+ * adds a note to the row. */
 static void take_answer(struct inspect_row *row, const struct cr_buffer *answer) {
     json_auto_t *threads = json_loadb(answer->data != NULL ? answer->data : "", answer->len, 0,
                                       NULL);
@@ -63,7 +72,8 @@ static void take_answer(struct inspect_row *row, const struct cr_buffer *answer)
                        (name != NULL && strcmp(name, "MainThread") == 0);
         if (is_main && row->python[0] == '\0') take_thread(row, thread);
     }
-    if (row->python[0] == '\0') inspect_note(row, "Python stack: py-spy gave none");
+    if (row->python[0] != '\0' || request_from_process(row)) return;
+    inspect_note(row, "Python stack: py-spy gave none");
 }
 
 /* Starts py-spy with its stdout on `out`. Returns 0 or a positive errno. */
@@ -105,8 +115,10 @@ void inspect_python_stack(struct inspect_row *row) {
     if (rc == 0) {
         (void) waitpid(child, &status, 0);
         take_answer(row, &answer);
+    } else if (request_from_process(row)) {
+        /* py-spy did not start, but the process itself was asked for the Python stack */
     } else if (rc == ENOENT) {
-        inspect_note(row, "Python stack: py-spy is not in PATH");
+        inspect_note(row, "Python stack: py-spy is not in PATH, nor is faulthandler registered");
     } else {
         inspect_note(row, "Python stack: cannot start py-spy: %s", strerror(rc));
     }

@@ -13,7 +13,7 @@
         if (rc_ < 0) return rc_;                                                                   \
     } while (0)
 
-#define RUNS_MAX 16 /* most runs of consecutive ranks that are written */
+#define RUNS_MAX 16 /* at most this many runs of consecutive ranks are written */
 
 int inspect_write_ranks(struct cr_buffer *out, const struct inspect_row *rows, size_t count,
                         size_t most, const char *separator) {
@@ -29,7 +29,8 @@ int inspect_write_ranks(struct cr_buffer *out, const struct inspect_row *rows, s
     return 0;
 }
 
-/* Reads a rank at *at, and moves *at behind it. Returns -EINVAL if there is none. */
+/* Reads the number at *at, and moves *at behind it. Returns the number, or -EINVAL if there is no
+ * number or it is larger than INT32_MAX. */
 static int64_t take_rank(const char **at) {
     char *end;
     if (**at < '0' || **at > '9') return -EINVAL;
@@ -75,8 +76,8 @@ static const char *state_text(char state) {
     }
 }
 
-/* Appends where the odd rank is: the function in which it left the majority, and its innermost
- * function. */
+/* Appends where the odd ranks are: the first function in which their stack differs from that of the
+ * majority, and the innermost function of their stack. `row` is one of their rows. */
 static int append_place(struct cr_buffer *out, struct inspect_row *row, size_t shared) {
     const char *stack = row->python[0] != '\0' ? row->python : row->native;
     const char *end = strstr(stack, INSPECT_CALLED_BY);
@@ -123,7 +124,7 @@ static int append_group(struct cr_buffer *out, const struct inspect_row *rows, s
     return 0;
 }
 
-/* Appends the line about the odd ranks. `rows` are sorted by inspect_fold(). */
+/* Appends the line that names the odd ranks. `rows` and `groups` are results of inspect_fold(). */
 static int append_line(struct cr_buffer *out, struct inspect_row *rows, size_t count,
                        const struct inspect_group *groups, size_t group_count) {
     if (count == 0) return cr_buffer_printf(out, "no worker was found");
@@ -151,16 +152,22 @@ int inspect_write_line(struct cr_buffer *out, struct inspect_row *rows, size_t c
     return rc;
 }
 
-int inspect_write_report(struct cr_buffer *out, struct inspect_row *rows, size_t count,
+int inspect_write_groups(struct cr_buffer *out, struct inspect_row *rows, size_t count,
                          const char *indent) {
     struct inspect_group *groups;
     size_t group_count;
+    int rc = 0;
     TRY(inspect_fold(rows, count, &groups, &group_count));
-    int rc = append_line(out, rows, count, groups, group_count);
-    if (rc == 0) rc = cr_buffer_printf(out, "\n");
     for (size_t g = 0; rc == 0 && g < group_count; g++) {
         rc = append_group(out, &rows[groups[g].first], groups[g].count, indent);
     }
     free(groups);
     return rc;
+}
+
+int inspect_write_report(struct cr_buffer *out, struct inspect_row *rows, size_t count,
+                         const char *indent) {
+    TRY(inspect_write_line(out, rows, count));
+    TRY(cr_buffer_printf(out, "\n"));
+    return inspect_write_groups(out, rows, count, indent);
 }

@@ -26,8 +26,8 @@ static json_t *row_object(const struct inspect_row *row) {
                      "python", row->python, "native", row->native, "note", row->note);
 }
 
-/* Removes the outermost half of a stack. The cut is between two functions, so it is never within a
- * character of several bytes. */
+/* Removes the outer half of a stack, or a little more: the cut is between two functions, so that no
+ * function and no character of several bytes is cut. */
 static void halve(char *stack) {
     size_t len = strlen(stack);
     if (len == 0) return;
@@ -48,8 +48,8 @@ int inspect_row_write(struct cr_buffer *out, const struct inspect_row *row) {
         char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
         if (text == NULL) return -ENOMEM;
         size_t len = strlen(text);
-        /* JSON writes some characters, such as quotes, with two bytes, so a row can be too long;
-         * then its stacks are cut */
+        /* JSON writes some characters, such as quotes, with two bytes or more, so the text of a row
+         * can exceed INSPECT_JSON_MAX. In that case the stacks are shortened until it fits. */
         bool fits = len < INSPECT_JSON_MAX || (r.native[0] == '\0' && r.python[0] == '\0');
         int rc = fits ? cr_buffer_printf(out, "%s\n", text) : 0;
         free(text);

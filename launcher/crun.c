@@ -8,14 +8,15 @@
  *   2  the command line is wrong or the program cannot be run: nothing was started
  *
  * The agent also runs this program under the name INSPECTOR_NAME, which makes it the program of
- * inspect/inspector.h, and under the name HEALTH_NAME, which makes it that of
- * agent/health/health.h.
+ * inspect/inspector.h, and under the names XID_NAME and HEALTH_NAME, which make it that of
+ * agent/evidence/xid_program.h and that of agent/health/health.h.
  *
  * Signal handlers are installed before the first worker starts. After a signal that ends the job,
  * crun stops all workers in order. If no worker had started when the signal arrived, crun then
  * raises the same signal against itself and dies of it, as torchrun does: for SIGTERM a shell
  * reports 143, not 1. */
 #include "agent/agent.h"
+#include "agent/evidence/xid_program.h"
 #include "agent/health/health.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -24,10 +25,12 @@
 #include "base/text.h"
 #include "inspect/inspector.h"
 #include "launcher/devices/devices.h"
+#include "launcher/elsewhere.h"
 #include "launcher/exit_status.h"
 #include "launcher/frameworks/frameworks.h"
 #include "launcher/hosts_start.h"
 #include "launcher/job.h"
+#include "launcher/jobset/jobset.h"
 #include "launcher/keeper/keeper.h"
 #include "launcher/nesting.h"
 #include "launcher/options/options.h"
@@ -54,11 +57,18 @@ struct launcher {
     struct agent_result result;
     int done;
     int64_t preemption_notice_ms;
-    const char *end_from; /* name of the variable with the end of the job's time; NULL if no timer
-                           * waits for this end */
+    const char *end_from; /* name of the variable that gives the end of the job's time; NULL if no
+                           * end is known, so that no timer runs */
     uv_timer_t end;       /* fires preemption_notice_ms before the end of the job's time */
-    const struct job *job;
+    struct job *job;
     struct signals signals;
+
+    /* for JobSet's in-place restarts; `jobset` is NULL if crun takes no part in them */
+    struct jobset_options in_place;
+    struct jobset *jobset;
+    bool is_outdated;       /* true if this pod has to restart in place */
+    int start_rc;           /* result of agent_start(), whose error is in start_error */
+    struct cr_error start_error;
 };
 
 /* ---- job_world: the environment and the machine, as job_build() sees them ---- */
@@ -104,8 +114,8 @@ static const struct job_world real_world = {
 
 /* ---- ending with the job's result ---- */
 
-/* Reports a failure of crun on stderr. If another launcher runs crun as its worker, also writes the
- * failure into the error file that this launcher reads. Returns `status`. */
+/* Prints the text of a failure of crun on stderr. If crun runs as a worker of another launcher,
+ * also writes the text into the error file that the other launcher reads. Returns `status`. */
 static int fail(int status, const char *text) {
     report_line(text);
     (void) report_file(getenv("TORCHELASTIC_ERROR_FILE"), text);
@@ -135,8 +145,8 @@ static int fail_by_signal(int status, const struct agent_result *result) {
     return fail(status, text);
 }
 
-/* Prints the report of a failed job. Programs that call torchrun search its stderr for the name of
- * its exception, so the name stands before the report if crun was called torchrun. */
+/* Prints the report of a failed job. Under the name torchrun, crun first prints the name of
+ * torchrun's exception, because programs that call torchrun search stderr for it. */
 static void print_report(const char *report) {
     static const char exception[] =
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n";
@@ -168,17 +178,43 @@ static void announce_end(struct launcher *l, int signum) {
     agent_notice(l->agent, RENDEZVOUS_CHANGE_PREEMPTION, l->preemption_notice_ms, why);
 }
 
-/* Handles a signal of those that watch_signals() has chosen. A signal that is neither in
- * --preemption-signals nor in --signals-to-handle is SIGUSR2, which requests flight records. */
+/* Closes what belongs to this file. Call this when the agent has ended, or will not be started. */
+static void close_launcher(struct launcher *l) {
+    l->done = 1;
+    signals_close(&l->signals);
+    if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
+    if (l->jobset != NULL) jobset_close(l->jobset);
+    l->jobset = NULL;
+}
+
+/* Call this for a signal that arrives while crun waits for the other pods of its JobSet. A signal
+ * of --signals-to-handle and a preemption signal end crun. Other signals, such as SIGUSR2, are
+ * meant for workers, so this ignores them. */
+static void end_waiting(struct launcher *l, int signum) {
+    bool ends = sigismember(&l->job->signals, signum) == 1 ||
+                sigismember(&l->job->preemption_signals, signum) == 1;
+    if (!ends) return;
+    l->result = (struct agent_result){.outcome = AGENT_SIGNALED, .signal = signum};
+    close_launcher(l);
+}
+
+/* Handles one of the signals that watch_signals() has chosen. A preemption signal announces the end
+ * of the job to the workers. A signal of --signals-to-handle ends the job. SIGUSR2 requests flight
+ * records, unless it is a preemption signal or a signal of --signals-to-handle. SIGWINCH goes to
+ * the workers: they are in Unix sessions of their own, so the kernel sends it to crun alone. */
 static void on_signal(void *arg, int signum, const char *sender) {
     struct launcher *l = arg;
-    if (l->done || l->agent == NULL) return;
-    if (sigismember(&l->job->preemption_signals, signum) == 1) {
+    if (l->done) return;
+    if (l->agent == NULL) {
+        end_waiting(l, signum);
+    } else if (sigismember(&l->job->preemption_signals, signum) == 1) {
         announce_end(l, signum);
     } else if (sigismember(&l->job->signals, signum) == 1) {
         cr_warn("Received %d death signal, shutting down workers; SIG%s was sent by %s", signum,
                 sigabbrev_np(signum), sender);
         agent_signal(l->agent, signum);
+    } else if (signum == SIGWINCH) {
+        agent_resized(l->agent);
     } else {
         agent_dump(l->agent, "SIGUSR2");
     }
@@ -187,35 +223,35 @@ static void on_signal(void *arg, int signum, const char *sender) {
 static void on_agent_done(void *arg, const struct agent_result *result) {
     struct launcher *l = arg;
     l->result = *result;
-    l->done = 1;
-    signals_close(&l->signals);
-    if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
+    close_launcher(l);
 }
 
-/* Runs preemption_notice_ms before the scheduler ends the job. Announces the end to the workers, so
- * that they can save. */
+/* The timer calls this preemption_notice_ms before the scheduler ends the job. The function
+ * announces that end to the workers, so that they can save. */
 static void on_end_is_near(uv_timer_t *timer) {
     struct launcher *l = timer->data;
     char why[128];
-    if (l->done) return;
+    if (l->done || l->agent == NULL) return;
     (void) snprintf(why, sizeof(why), "the scheduler's time limit (%s)", l->end_from);
     agent_notice(l->agent, RENDEZVOUS_CHANGE_PREEMPTION, l->preemption_notice_ms, why);
 }
 
-/* If the scheduler has said when the job's time ends, starts the timer that calls
- * on_end_is_near(). */
+/* Starts the timer that calls on_end_is_near(), if the scheduler has said when the job's time ends
+ * and the user wants a notice. */
 static void watch_end(struct launcher *l, const struct scheduler_facts *facts) {
     int64_t left_ms = facts->end_s * 1000 - cr_wall_ns() / 1000000 - l->preemption_notice_ms;
     l->end_from = facts->end_s > 0 && l->preemption_notice_ms > 0 ? facts->end_from : NULL;
     if (l->end_from == NULL) return;
     (void) uv_timer_init(&l->loop, &l->end);
     l->end.data = l;
-    uv_unref((uv_handle_t *) &l->end); /* the timer alone must not keep the loop running */
+    /* This timer must not keep the loop running when all other work is done. */
+    uv_unref((uv_handle_t *) &l->end);
     (void) uv_timer_start(&l->end, on_end_is_near, left_ms > 0 ? (uint64_t) left_ms : 0, 0);
 }
 
-/* Returns 1 if crun leaves the signal `signum` ignored: this is so only for SIGHUP, if SIGHUP was
- * ignored when crun started, as under nohup(1), and the user has not given --signals-to-handle. */
+/* Returns 1 if crun leaves the signal `signum` ignored, else 0. crun leaves only SIGHUP ignored,
+ * and only if SIGHUP was ignored when crun started, as under nohup(1), and the user has not given
+ * --signals-to-handle. */
 static int is_left_ignored(int signum, const struct options *options) {
     struct sigaction old;
     return signum == SIGHUP && options->source[OPTION_SIGNALS] == CR_FROM_DEFAULT &&
@@ -228,6 +264,7 @@ static int watch_signals(struct launcher *l, const struct options *options,
     sigset_t set;
     (void) sigemptyset(&set);
     (void) sigaddset(&set, SIGUSR2);
+    (void) sigaddset(&set, SIGWINCH);
     l->preemption_notice_ms = l->job->preemption_notice_ms;
     for (int signum = 1; signum < NSIG; signum++) {
         bool ends = sigismember(&l->job->signals, signum) == 1 && !is_left_ignored(signum, options);
@@ -238,8 +275,8 @@ static int watch_signals(struct launcher *l, const struct options *options,
     return signals_open(&l->signals, &l->loop, &set, on_signal, l, err);
 }
 
-/* Appends to err->text what the user can do if another program has the port. With the backend
- * static, that program may be a crun of the same job that was started with the same node rank. */
+/* Appends to err->text the remedy for a port that another program uses. With the backend static,
+ * that program may be a crun of the same job, started with the same node rank. */
 static void add_port_remedy(struct cr_error *err, const struct options *options,
                             const struct rendezvous_options *rendezvous) {
     bool by_endpoint = options->value[OPTION_RDZV_ENDPOINT][0] != '\0';
@@ -253,6 +290,65 @@ static void add_port_remedy(struct cr_error *err, const struct options *options,
                     by_endpoint || !is_alone ? "" : ", or 0 for any free one");
 }
 
+/* Starts the agent. On failure closes the launcher and stores the reason in l->start_error. */
+static void start_agent(struct launcher *l) {
+    struct job *job = l->job;
+    l->start_rc = agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &l->start_error);
+    if (l->start_rc < 0) {
+        close_launcher(l);
+        return;
+    }
+    for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
+}
+
+/* With JOBSET_START, starts the agent. With JOBSET_RESTART, makes the agent stop the workers and
+ * end; or, if no agent was started, ends crun. */
+static void on_jobset_order(void *arg, enum jobset_order order) {
+    struct launcher *l = arg;
+    if (order == JOBSET_START) {
+        start_agent(l);
+        return;
+    }
+    l->is_outdated = true;
+    if (l->agent != NULL) {
+        agent_signal(l->agent, SIGTERM);
+        return;
+    }
+    l->result = (struct agent_result){.outcome = AGENT_SIGNALED, .signal = SIGTERM};
+    close_launcher(l);
+}
+
+/* Starts the agent. In a JobSet that restarts in place, only opens `jobset`, whose order
+ * JOBSET_START comes when all pods have the same in-place attempt. */
+static void begin(struct launcher *l) {
+    if (l->in_place.name == NULL) {
+        start_agent(l);
+        return;
+    }
+    l->start_rc = jobset_open(&l->loop, &l->in_place, on_jobset_order, l, &l->jobset,
+                              &l->start_error);
+    if (l->start_rc < 0) close_launcher(l);
+}
+
+static int fail_start(struct launcher *l, const struct options *options) {
+    cr_log_flush();
+    if (l->start_rc == -EADDRINUSE) {
+        add_port_remedy(&l->start_error, options, &l->job->agent.rendezvous);
+    }
+    return fail_with(exit_status_of_start(l->start_rc, l->job->distinct_exit_codes),
+                     &l->start_error);
+}
+
+/* Returns the exit status of a job that has ended, and prints why it failed. A pod that was stopped
+ * to restart in place gets the exit status for which the kubelet starts its containers again. */
+static int end_job(struct launcher *l) {
+    bool has_own_end = l->result.outcome == AGENT_FAILED || l->result.outcome == AGENT_SUCCEEDED;
+    if (!l->is_outdated || has_own_end) return conclude(&l->result, l->job->distinct_exit_codes);
+    cr_warn("this pod restarts in place (exit status %d), because a pod of JobSet '%s' has failed",
+            l->in_place.exit_status, l->in_place.name);
+    return l->in_place.exit_status;
+}
+
 static int run_loop(struct launcher *l, struct job *job, const struct options *options,
                     const struct scheduler_facts *facts) {
     struct cr_error err = {0};
@@ -261,22 +357,14 @@ static int run_loop(struct launcher *l, struct job *job, const struct options *o
     if (rc < 0) return fail_by(&err);
     watch_end(l, facts);
     job->agent.carries_log = 1;
-    rc = agent_start(&l->loop, &job->agent, on_agent_done, l, &l->agent, &err);
-    if (rc < 0) {
-        signals_close(&l->signals);
-        if (l->end_from != NULL) uv_close((uv_handle_t *) &l->end, NULL);
-        (void) uv_run(&l->loop, UV_RUN_DEFAULT);
-        cr_log_flush();
-        if (rc == -EADDRINUSE) add_port_remedy(&err, options, &job->agent.rendezvous);
-        return fail_with(exit_status_of_start(rc, job->distinct_exit_codes), &err);
-    }
-    for (unsigned i = 0; i < job->warning_count; i++) cr_warn("%s", job->warnings[i]);
+    begin(l);
     (void) uv_run(&l->loop, UV_RUN_DEFAULT);
-    /* All workers have ended, so crun may now block on writes to stderr; but not if the user has
-     * ended it by a further signal because nothing reads stderr. */
+    if (l->start_rc < 0) return fail_start(l, options);
+    /* All workers have ended, so a write to stderr may now block. But if the user has sent a
+     * further signal to end crun, it must not block, because perhaps no process reads stderr. */
     if (l->result.gives_up_console) cr_log_never_wait();
     else cr_log_flush();
-    int status = conclude(&l->result, job->distinct_exit_codes);
+    int status = end_job(l);
     cr_log_drain();
     agent_free(l->agent);
     return status;
@@ -288,6 +376,10 @@ static int run_job(struct job *job, const struct options *options,
     if (agent_claim_process(&err) < 0) return fail_by(&err);
     struct launcher *l = calloc(1, sizeof(*l));
     if (l == NULL) return fail(EXIT_FAILED, "no memory left");
+    if (jobset_read(lookup_environment, NULL, &l->in_place, &err) < 0) {
+        free(l);
+        return fail(EXIT_USAGE, err.text);
+    }
     int rc = uv_loop_init(&l->loop);
     if (rc < 0) {
         free(l);
@@ -380,7 +472,8 @@ static int prepare_frameworks(const struct options *options, struct program *pro
 }
 
 /* Prepares the program for MPI if --pmi is given, or if it is linked with an MPI of the MPICH
- * family. Warns if it is linked with Open MPI, because each worker would run alone. */
+ * family. If it is linked with Open MPI, logs a warning: each worker of such a program would be an
+ * MPI job of its own. */
 static int prepare_mpi(const struct options *options, const struct job *job,
                        struct program *program, struct cr_error *err) {
     const struct rendezvous_options *r = &job->agent.rendezvous;
@@ -395,7 +488,7 @@ static int prepare_mpi(const struct options *options, const struct job *job,
     return wrap_program(program, "--pmi-worker", NULL, err);
 }
 
-/* Finds the programs of the job and prepares each for MPI. */
+/* Finds the program of each command line of the job, and prepares it for MPI. */
 static int find_programs(const struct options *options, struct job *job, struct program *found,
                          struct cr_error *err) {
     struct program_line first = first_line(options);
@@ -454,8 +547,8 @@ static void show_line(const char *text) {
 }
 
 /* Runs the job on this node and returns the exit status. If the scheduler has started crun several
- * times on this node, only one of these processes runs the job; the others wait until that process
- * ends, and return its exit status. */
+ * times on this node, only one of these processes runs the job. The others wait until that process
+ * has ended, and return the same exit status. */
 static int launch_task(const struct options *options, const struct scheduler_facts *facts,
                        const struct scheduler_choice *choice) {
     struct cr_error err = {0};
@@ -469,7 +562,7 @@ static int launch_task(const struct options *options, const struct scheduler_fac
     return status;
 }
 
-/* Appends --help, whose first line names this program as it was called. */
+/* Appends the text of --help. Its first line has the name by which this program was called. */
 static int write_help(struct cr_buffer *b) {
     struct cr_command command = crun_command;
     command.name = report_name();
@@ -488,6 +581,7 @@ static int write_text(enum options_wanted wanted, struct cr_buffer *b) {
     case OPTIONS_RUN:
     case OPTIONS_FRAMEWORK_WORKER:
     case OPTIONS_PMI_WORKER:
+    case OPTIONS_CALL:
     case OPTIONS_DEPUTY: break;
     }
     return -EINVAL;
@@ -505,8 +599,8 @@ static int print(struct cr_buffer *b, int rc) {
     return fail_by(&err);
 }
 
-/* Completes the options from the scheduler's variables. Then runs the job, on this node or, by
- * srun, on all nodes; or, with --scheduler=show, only prints the completed command line. `words` is
+/* Completes the options with the facts of the scheduler. With --scheduler=show, prints the
+ * completed command line. Otherwise runs the job: on this node, or by srun on all nodes. `words` is
  * the command line as the user typed it. Returns the exit status. */
 static int launch_under_scheduler(struct options *options, char *const *words) {
     struct scheduler_facts facts;
@@ -543,6 +637,7 @@ int main(int argc, char **argv) {
     struct options options;
     struct cr_error err = {0};
     if (strcmp(argv[0], INSPECTOR_NAME) == 0) return inspector_main(argc, argv);
+    if (strcmp(argv[0], XID_NAME) == 0) return xid_main();
     if (strcmp(argv[0], HEALTH_NAME) == 0) return health_main(argc, argv);
     cr_keep_standard_files();
     cr_log_setup("crun", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
@@ -555,7 +650,7 @@ int main(int argc, char **argv) {
     memcpy(words, argv, (size_t) argc * sizeof(*words));
     int status;
     if (keeper_is_meant(program_invocation_short_name, words)) {
-        status = keeper_main(words);
+        status = elsewhere_is_meant(words) ? elsewhere_main(words) : keeper_main(words);
     } else if (options_parse(argv, lookup_environment, NULL, &options, &err) < 0) {
         status = fail(EXIT_USAGE, err.text);
     } else if (options.wanted == OPTIONS_PMI_WORKER) {
@@ -564,8 +659,10 @@ int main(int argc, char **argv) {
     } else if (options.wanted == OPTIONS_FRAMEWORK_WORKER) {
         (void) frameworks_run_worker(words + 2, &err);
         status = fail(EXIT_FAILED, err.text);
+    } else if (options.wanted == OPTIONS_CALL) {
+        status = elsewhere_caller.call((const char *const *) words);
     } else if (options.wanted == OPTIONS_DEPUTY) {
-        status = hosts_run_deputy();
+        status = hosts_run_deputy(&elsewhere_caller);
     } else if (options.wanted != OPTIONS_RUN) {
         struct cr_buffer text = {0};
         int rc = write_text(options.wanted, &text);

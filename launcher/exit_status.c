@@ -31,6 +31,6 @@ int exit_status_of(const struct agent_result *result, bool distinct) {
 
 int exit_status_of_start(int rc, bool distinct) {
     if (!distinct) return EXIT_FAILED;
-    /* -EINVAL: the rendezvous has found options that contradict each other */
+    /* -EINVAL means that the rendezvous has found options that contradict each other */
     return rc == -EINVAL ? EXIT_USAGE : EXIT_MACHINE;
 }

@@ -3,7 +3,7 @@
 
 #include "base/files/read_file.h"
 #include "base/memory.h"
-#include "launcher/hosts/hosts.h"
+#include "launcher/elsewhere.h"
 #include "launcher/options/options.h"
 
 #include <errno.h>
@@ -13,28 +13,20 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define SECRET_TEXT  65               /* bytes of a drawn secret as text, with its NUL */
-#define HOSTFILE_MAX ((size_t) 1 << 20) /* bytes of a hostfile with its NUL */
+#define SECRET_TEXT  65               /* bytes of a random secret as text, with its NUL */
 
-/* Reads the file of --hostfile. Sets *out to its text, which the caller frees, or to NULL if the
- * option is not given. Returns 0; or a negative errno, and sets err. */
+/* Reads the hostfile: the file of --hostfile or, with --on=all, the file that lists the cluster's
+ * hosts. Sets *out to its text, which the caller frees; sets *out to NULL if neither option is
+ * given. Returns 0; or a negative errno, and sets err. */
 static int read_hostfile(const struct options *options, char **out, struct cr_error *err) {
-    const char *path = options->value[OPTION_HOSTFILE];
+    const char *path = options->value[OPTION_HOSTFILE], *on = options->value[OPTION_ON];
     *out = NULL;
-    if (path == NULL) return 0;
-    *out = malloc(HOSTFILE_MAX);
-    if (*out == NULL) return cr_fail(err, -ENOMEM, "no memory left to read the hostfile");
-    ssize_t n = cr_read_file(path, *out, HOSTFILE_MAX);
-    if (n < 0) {
-        return cr_fail(err, (int) n, "--hostfile: cannot read '%.300s': %s", path,
-                       strerror((int) -n));
-    }
-    if ((size_t) n + 1 < HOSTFILE_MAX) return 0;
-    return cr_fail(err, -EFBIG, "--hostfile: '%.300s' is larger than %zu bytes", path,
-                   HOSTFILE_MAX - 1);
+    if (on != NULL && strcmp(on, HOSTS_ON_ALL) == 0) return elsewhere_read_cluster(out, err);
+    return path == NULL ? 0 : elsewhere_read_hosts("--hostfile", path, out, err);
 }
 
-/* Writes 32 random bytes as a line of hexadecimal digits. */
+/* Writes a new secret to `out`: 32 random bytes as a line of hexadecimal digits. Returns 0; or a
+ * negative errno, and sets err. */
 static int draw_secret(char out[SECRET_TEXT], struct cr_error *err) {
     unsigned char random[32];
     if (getrandom(random, sizeof(random), 0) != (ssize_t) sizeof(random)) {
@@ -46,9 +38,10 @@ static int draw_secret(char out[SECRET_TEXT], struct cr_error *err) {
     return 0;
 }
 
-/* Sets the job's secret to the text of the user's token file. If the user gives no token file and
- * no endpoint, draws a new secret and stores its text in `drawn`, so that nobody else can join the
- * job. Secrets need libsodium, for which rendezvous/secure/primitives.c makes the same check. */
+/* Sets the job's secret to the text of the user's token file. If the user gives neither a token
+ * file nor an endpoint, draws a new secret, so that nobody else can join the job, and stores the
+ * secret's text in `drawn`. If crun is built without libsodium, no secret is
+ * drawn; rendezvous/secure/primitives.c makes the same check. */
 static int set_secret(const struct options *options, struct hosts_job *job, char **file,
                       char drawn[SECRET_TEXT], struct cr_error *err) {
     const char *path = options->value[OPTION_RDZV_TOKEN_FILE];
@@ -66,7 +59,7 @@ static int set_secret(const struct options *options, struct hosts_job *job, char
     }
 #if __has_include(<sodium.h>)
     bool wants_none = strstr(job->conf, "auth=off") != NULL;
-    if (wants_none || job->user_meets || job->max_nodes == 1) return 0;
+    if (wants_none || job->user_meets) return 0;
     int rc = draw_secret(drawn, err);
     job->secret = drawn;
     job->secret_len = strlen(drawn);
@@ -93,6 +86,7 @@ int hosts_start(const struct options *options, bool *is_usage, struct cr_error *
     if (rc == 0) rc = set_secret(options, &choice.job, &secret, drawn, err);
     if (rc == 0) {
         *is_usage = false;
+        choice.job.caller = &elsewhere_caller;
         rc = hosts_run(&choice.job, err);
     }
     hosts_choice_done(&choice);

@@ -1,4 +1,4 @@
-/* Starts the job that --hosts or --hostfile asks for: reads the hostfile and the environment for
+/* Starts the job of --hosts or --hostfile: reads the hostfile and the environment for
  * launcher/options/hosts_options.h, and runs the starter (launcher/hosts/hosts.h). */
 #ifndef LAUNCHER_HOSTS_START_H
 #define LAUNCHER_HOSTS_START_H
@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-/* Runs the job to its end and returns the exit status. On failure returns a negative errno and sets
- * err; *is_usage is true if the options are wrong, so that nothing was started. */
+/* Runs the job to its end and returns the exit status. On failure, returns a negative errno, sets
+ * err, and sets *is_usage to true if nothing was started because the options are wrong. */
 int hosts_start(const struct options *options, bool *is_usage, struct cr_error *err);
 
 #endif

@@ -1,10 +1,11 @@
 /* Converts the texts of the options into a job. The parts of this file are: the workers, the
- * rendezvous, the logs, restarting and ending. Options whose value is only a number, a time or a
- * word are converted by the table simple_values; each other option has a function. Each error text
+ * rendezvous, the logs, restarting and ending. The table simple_values converts the options whose
+ * value is only a number, a time or a word. Each other option has a function. Each error text
  * begins with the name of the option. */
 #include "launcher/job.h"
 
 #include "agent/health/health.h"
+#include "agent/watchdog/log_rules.h"
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/parse.h"
@@ -19,11 +20,13 @@
 
 #define C10D_PORT      29400
 #define STOP_MS        30000
-#define DEATH_MS       5000   /* longest time in ms from SIGKILL until all processes are gone */
+#define DEATH_MS       5000   /* longest time in ms from SIGKILL until all processes have ended */
 #define LAST_CALL_MS   30000
+#define HANG_NOTICE_MS 600000 /* time in ms after which workers that do nothing are reported */
+#define TRAINJOB_INTERVAL_MS 30000 /* time in ms from one report to TrainJob to the next */
 #define STATIC_JOIN_MS 900000 /* torchrun's default join timeout for the static backend */
 
-/* The parameters that job_build() passes to all its steps. */
+/* The parameters of job_build(), which it passes to the functions that build parts of the job. */
 struct builder {
     const struct options *options;
     const struct job_world *world;
@@ -52,15 +55,15 @@ static const char *variable(const struct builder *b, const char *name) {
     return b->world->lookup(b->world->arg, name);
 }
 
-/* If `rc` is negative, puts the name of the option in front of the error text; if the option's
- * value came from a variable, puts the name of the variable there instead. Returns `rc`. */
+/* If `rc` is negative, puts the name of the option in front of the error text; or the name of the
+ * environment variable, if the option's value came from there. Returns `rc`. */
 static int name_option(const struct builder *b, enum option_id id, int rc) {
     char label[CR_OPTION_LABEL_MAX];
     if (rc < 0) (void) cr_wrap(b->err, "%s", option_label(b->options, id, label));
     return rc;
 }
 
-/* Returns zeroed memory that job_done() frees; or NULL, and sets the error. */
+/* Returns zeroed memory of `size` bytes, which job_done() frees; or NULL, and sets the error. */
 static void *allocate(struct builder *b, size_t size) {
     struct job_block *block = calloc(1, sizeof(*block) + size);
     if (block == NULL) {
@@ -101,8 +104,8 @@ static int refuse_unavailable(struct builder *b) {
 enum grammar { COUNT, SECONDS, SECONDS_OR_ZERO, WORD };
 
 /* INTO_JOB(field) is the offset of the field of struct job that receives an option's value. With
- * NOWHERE, read_simple_value() checks the value but does not store it, because crun does not need
- * the value, or because another function reads the text again. */
+ * NOWHERE instead of an offset, read_simple_values() checks the value but does not store it,
+ * because crun does not need the value, or because another function reads its text. */
 #define INTO_JOB(field) offsetof(struct job, field)
 #define NOWHERE         SIZE_MAX
 
@@ -123,6 +126,7 @@ static const struct simple_value {
     {OPTION_STEP_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.step_timeout_ms), NULL},
     {OPTION_HANG_TIMEOUT, SECONDS_OR_ZERO, INTO_JOB(agent.hang_timeout_ms), NULL},
     {OPTION_HEALTH_TIMEOUT, SECONDS, INTO_JOB(agent.health_timeout_ms), NULL},
+    {OPTION_PAIR_TIMEOUT, SECONDS, INTO_JOB(agent.pair_timeout_ms), NULL},
     {OPTION_LEFTOVERS, WORD, NOWHERE, "detached end keep"},
     {OPTION_HANG_WHEN, WORD, NOWHERE, "idle silent"},
     {OPTION_EXIT_CODES, WORD, NOWHERE, "torchrun distinct"},
@@ -187,10 +191,10 @@ static int fail_no_gpu(struct builder *b) {
                    "number or cpu");
 }
 
-/* Stores in *out the number of devices that `text`, the value of --nproc-per-node, names. "gpu"
- * means what torch.cuda counts: NVIDIA's GPUs or, if there are none, AMD's. "auto" means the first
- * kind of which there is at least one: NVIDIA's GPUs, AMD's GPUs, Intel's GPUs, Ascend's NPUs,
- * CPUs. Returns 0; or a negative errno, and sets the error. */
+/* Stores in *out the number of devices that `text`, the value of --nproc-per-node, means. "gpu"
+ * means the devices that torch.cuda counts: NVIDIA's GPUs or, if there are none, AMD's GPUs. "auto"
+ * means the first of these kinds that the machine has: NVIDIA's GPUs, AMD's GPUs, Intel's GPUs,
+ * Ascend's NPUs, CPUs. Returns 0; or a negative errno, and sets the error. */
 static int count_devices(struct builder *b, const char *text, uint32_t *out) {
     bool is_auto = strcmp(text, "auto") == 0, is_gpu = strcmp(text, "gpu") == 0;
     int rc = is_auto || is_gpu ? count_gpus(b, out) : 0;
@@ -228,8 +232,8 @@ static void decide_threads(struct builder *b) {
          n);
 }
 
-/* Returns 0 if the list in the variable `name` has an entry for each worker. Otherwise returns
- * -EINVAL and sets the error. */
+/* Checks that the list in the variable `name` has at least one entry for each worker. Returns 0; or
+ * -EINVAL, and sets the error. */
 static int check_visible(struct builder *b, const char *name) {
     const char *list = variable(b, name);
     uint32_t n = b->job->agent.rendezvous.local_world_size, entries = 1;
@@ -243,9 +247,10 @@ static int check_visible(struct builder *b, const char *name) {
 }
 
 /* Stores whether --virtual-local-rank is given. With this option, worker i gets only entry i of
- * each variable that makes devices visible. So the function checks that each such variable that is
- * set has an entry for each worker. If HIP_VISIBLE_DEVICES is set, it is used in place of
- * CUDA_VISIBLE_DEVICES, as in torchrun; then the latter is not checked. */
+ * each variable that lists the visible devices, such as CUDA_VISIBLE_DEVICES. So, if the option is
+ * given, the function checks that each such variable that is set has an entry for each worker.
+ * CUDA_VISIBLE_DEVICES is not checked if HIP_VISIBLE_DEVICES is set, which replaces it, as in
+ * torchrun. */
 static int check_virtual(struct builder *b) {
     static const char *const names[] = AGENT_VISIBLE_VARIABLES;
     b->job->agent.virtual_local_rank = is_on(b, OPTION_VIRTUAL_LOCAL_RANK);
@@ -262,9 +267,9 @@ static int check_virtual(struct builder *b) {
     return 0;
 }
 
-/* Chooses the CPUs of each worker if --numa-binding is given. This is the last step of job_build(),
- * because this step reads hundreds of files of sysfs: a mistake in another option is reported
- * before that delay. */
+/* Chooses the CPUs of each worker if --numa-binding is given. job_build() calls this last, because
+ * it reads hundreds of files of sysfs: a mistake in another option is reported before that
+ * delay. */
 static int build_binding(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *name = text_of(b, OPTION_NUMA_BINDING);
@@ -302,7 +307,8 @@ static int read_on_failure(struct builder *b, const char *text, struct agent_pro
     return 0;
 }
 
-/* Reads the options of the program at `number`, of which 1 is the first behind a ":". */
+/* Reads the options of a program behind a ":". `number` is its index in the job's programs; the
+ * program before the first ":" has the index 0. */
 static int build_further(struct builder *b, unsigned number) {
     const struct program_line *line = &b->job->lines[number];
     struct agent_program *p = &b->job->programs[number];
@@ -316,8 +322,8 @@ static int build_further(struct builder *b, unsigned number) {
     return rc < 0 ? cr_wrap(b->err, "program %u, behind ':'", number + 1) : 0;
 }
 
-/* Makes the role of the node from the roles and numbers of workers of its programs, as in
- * "default*2:rollout*6". */
+/* Sets the role of the node in the rendezvous to a text of the roles of all programs and their
+ * numbers of workers, such as "default*2:rollout*6". */
 static int name_node(struct builder *b) {
     const struct agent_job *a = &b->job->agent;
     char *name = allocate(b, RENDEZVOUS_ROLE_MAX);
@@ -333,7 +339,7 @@ static int name_node(struct builder *b) {
                    "--role: the roles of all programs are too long; give shorter names");
 }
 
-/* Adds the further programs to the job, and their workers to the node's. */
+/* Adds the programs behind a ":" to the job, and their workers to the node's number of workers. */
 static int add_further(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     char **words = b->options->more;
@@ -352,8 +358,9 @@ static int add_further(struct builder *b) {
                    "node has at most %d", a->rendezvous.local_world_size, AGENT_WORKERS_MAX);
 }
 
-/* Lists the programs of the job in agent.programs. A job with one program and the rules of torchrun
- * has no list. */
+/* Lists the programs of the job in agent.programs. The list stays empty for a single program
+ * without --service and with --on-failure=all, because the agent treats such a program as torchrun
+ * does. */
 static int build_programs(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     bool is_service = is_on(b, OPTION_SERVICE), all_serve = true;
@@ -395,8 +402,8 @@ static int build_workers(struct builder *b) {
 
 /* ---- rendezvous ---- */
 
-/* Returns a random UUID of version 4 as text. If `as_number` is 1, the text is a decimal number,
- * the form that torchrun uses if --rdzv-id is empty. On error, returns NULL and sets the error. */
+/* Returns a random UUID of version 4 as text; or NULL, and sets the error. If `as_number` is 1, the
+ * text is a decimal number, as torchrun's is if --rdzv-id is empty. */
 static const char *random_id(struct builder *b, int as_number) {
     unsigned char u[16];
     char *text = allocate(b, 48);
@@ -426,8 +433,8 @@ static const char *random_id(struct builder *b, int as_number) {
     return at;
 }
 
-/* Returns 1 if the job is standalone: --standalone is given; or, as in torchrun 2.10 and later, the
- * job has one node and no option says where its nodes meet. */
+/* Returns 1 if the job is standalone, else 0. It is if --standalone is given; or, as in torchrun
+ * 2.10 and later, if the job has one node and no option says where its nodes meet. */
 static int is_standalone(const struct builder *b) {
     if (is_on(b, OPTION_STANDALONE)) return 1;
     return strcmp(text_of(b, OPTION_RDZV_BACKEND), "static") == 0 &&
@@ -457,12 +464,13 @@ static void warn_of_overridden(struct builder *b) {
     }
 }
 
-/* Sets up a job of one node on a free port. Its run id is random. But if --rdzv-id is given without
- * --standalone, that id is kept, as in torchrun before 2.10. */
+/* Sets up a job of one node on a free port. Its run id is random; but if --rdzv-id is given without
+ * --standalone, that id is used, as in torchrun before 2.10. */
 static int build_standalone(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     int asked_for = is_on(b, OPTION_STANDALONE);
     r->standalone = 1;
+    r->loopback_only = asked_for;
     r->backend = "c10d";
     (void) snprintf(r->endpoint.host, sizeof(r->endpoint.host), "localhost");
     if (asked_for) warn_of_overridden(b);
@@ -471,8 +479,8 @@ static int build_standalone(struct builder *b) {
     return r->run_id == NULL ? -ENOMEM : 0;
 }
 
-/* Sets the endpoint of the static backend from --master-addr and --master-port. As in torchrun,
- * these options are used only if --rdzv-endpoint is not given. */
+/* Sets the endpoint of the static backend from --master-addr and --master-port. These options are
+ * used only if --rdzv-endpoint is not given, as in torchrun. */
 static int build_master(struct builder *b) {
     struct rendezvous_options *r = &b->job->agent.rendezvous;
     uint32_t port = 0;
@@ -489,18 +497,18 @@ static int is_loopback(const char *host) {
            strcmp(host, "::1") == 0;
 }
 
-/* Returns the number of machines that Slurm has given to this job step. If srun has not started
- * crun, returns the number of machines of the whole Slurm job; without Slurm, 0. */
+/* Returns the number of machines that Slurm has given to this job step; if srun has not started
+ * crun, the number of machines of the whole Slurm job; or 0 if crun does not run under Slurm. */
 static int64_t slurm_machines(const struct builder *b) {
     int64_t n = 0;
     if (cr_parse_i64(variable(b, "SLURM_STEP_NUM_NODES"), 1, INT32_MAX, &n) == 0) return n;
     return cr_parse_i64(variable(b, "SLURM_NNODES"), 1, INT32_MAX, &n) == 0 ? n : 0;
 }
 
-/* Checks the endpoint of a job with several nodes. Nodes on different machines cannot meet at a
- * loopback address, because on each machine such an address means that machine itself. So a
- * loopback address is an error if Slurm has given the job several machines. Otherwise "localhost"
- * causes only a warning, because all nodes may run on this machine. */
+/* Checks the endpoint of a job with several nodes. A loopback address means, on each machine, that
+ * machine itself, so nodes on different machines cannot meet there. If Slurm has given the job
+ * several machines, such an endpoint is an error. Otherwise all nodes may run on this machine, so
+ * there is only a warning, and only for "localhost". */
 static int check_loopback(struct builder *b) {
     const struct rendezvous_options *r = &b->job->agent.rendezvous;
     int64_t machines = slurm_machines(b);
@@ -534,8 +542,8 @@ static int build_endpoint(struct builder *b) {
     }
     int rc = cr_endpoint_parse(text, C10D_PORT, &r->endpoint, b->err);
     if (rc < 0) return name_option(b, OPTION_RDZV_ENDPOINT, rc);
-    /* If the text has no port, each of the two calls stores its own default port. So if the two
-     * ports differ, the text has no port. */
+    /* Find out whether the text has a port. If it has none, this second call stores another port
+     * than the first call, because each call stores its own default port. */
     (void) cr_endpoint_parse(text, 0, &other, NULL);
     if (is_static && other.port != r->endpoint.port) {
         return name_option(b, OPTION_RDZV_ENDPOINT,
@@ -583,8 +591,8 @@ static int build_node(struct builder *b) {
     if (rc < 0) return name_option(b, OPTION_NODE_RANK, rc);
     r->node_rank_given = is_given(b, OPTION_NODE_RANK);
     r->node_rank = is_static || r->node_rank_given ? (int64_t) rank : -1;
-    if (is_static) r->min_nodes = r->max_nodes; /* the static backend waits for all nodes, so its
-                                                 * minimum is its maximum */
+    /* The static backend waits for all nodes, so its minimum is its maximum. */
+    if (is_static) r->min_nodes = r->max_nodes;
     if (r->node_rank >= (int64_t) r->max_nodes) {
         return name_option(b, OPTION_NODE_RANK,
                      cr_fail(b->err, -EINVAL,
@@ -637,9 +645,9 @@ static int build_console(struct builder *b) {
     return name_option(b, OPTION_LOCAL_RANKS_FILTER, value_local_ranks(text, shown, n, b->err));
 }
 
-/* Stores a list of filters in *out. If the option is not given, *out stays NULL, and no lines are
- * copied to a filtered log. If the option is given but empty, the list has one empty text, which
- * matches every line, as in torchrun. */
+/* Stores the list of filters that the option gives in *out. If the option is not given, *out stays
+ * NULL, and no lines are copied to a filtered log. If the option is given with an empty value, the
+ * list consists of one empty text, which matches every line, as in torchrun. */
 static int build_filters(struct builder *b, enum option_id id, char *const **out) {
     const char *text = text_of(b, id);
     if (text == NULL) return 0;
@@ -654,7 +662,7 @@ static int build_filters(struct builder *b, enum option_id id, char *const **out
 }
 
 /* If the user has set TORCHELASTIC_ENABLE_FILE_TIMER=1, chooses the path of torch's timer file,
- * which the watchdog serves. crun.c exports the path, so that the workers inherit it. */
+ * which the watchdog serves. crun.c exports this path, so that the workers inherit it. */
 static int build_timer_file(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *wanted = variable(b, "TORCHELASTIC_ENABLE_FILE_TIMER");
@@ -671,8 +679,8 @@ static int build_timer_file(struct builder *b) {
 }
 
 /* Reads --event-log, --summary, --log-format and --status-addr. In torchrun, --event-log is an
- * abbreviation of --event-log-handler. So the names of torchrun's two handlers, "console" and
- * "null", are not taken for files. */
+ * abbreviation of --event-log-handler, whose values are "console" and "null". So crun does not use
+ * these two words as names of files. */
 static int build_history(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     static const char *const words[] = {"auto", "always", "never"};
@@ -685,6 +693,10 @@ static int build_history(struct builder *b) {
     if (!a->is_log_json && strcmp(format, "text") != 0) {
         int wrong = cr_fail(b->err, -EINVAL, "'%.200s' is neither text nor json", format);
         return name_option(b, OPTION_LOG_FORMAT, wrong);
+    }
+    if (a->is_log_json && a->folds_lines) {
+        int wrong = cr_fail(b->err, -EINVAL, "lines cannot be folded with --log-format=json");
+        return name_option(b, OPTION_FOLD, wrong);
     }
     a->cycle_info_dir = text_of(b, OPTION_CYCLE_INFO_DIR);
     if (a->cycle_info_dir != NULL && a->cycle_info_dir[0] == '\0') a->cycle_info_dir = NULL;
@@ -699,11 +711,35 @@ static int build_history(struct builder *b) {
     return name_option(b, OPTION_SUMMARY, rc);
 }
 
+/* Returns true if no mask selects a stream. */
+static bool is_empty(const uint8_t *masks, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (masks[i] != 0) return false;
+    }
+    return true;
+}
+
+/* Reads --fold. Only teed streams can be folded, because crun does not cut other streams into
+ * lines. So if the user has chosen no streams to redirect or to tee, all streams are teed. */
+static int build_fold(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    uint32_t n = a->rendezvous.local_world_size;
+    if (!is_on(b, OPTION_FOLD)) return 0;
+    a->folds_lines = true;
+    if (!is_empty(a->redirects, n) || !is_empty(a->tee, n)) return 0;
+    uint8_t *masks = allocate(b, n);
+    if (masks == NULL) return -ENOMEM;
+    memset(masks, AGENT_STREAM_OUT | AGENT_STREAM_ERR, n);
+    a->tee = masks;
+    return 0;
+}
+
 static int build_logs(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     const char *events = text_of(b, OPTION_EVENT_LOG_HANDLER);
     int rc = build_masks(b, OPTION_REDIRECTS, &a->redirects);
     if (rc == 0) rc = build_masks(b, OPTION_TEE, &a->tee);
+    if (rc == 0) rc = build_fold(b);
     if (rc == 0) {
         rc = value_size(text_of(b, OPTION_LOG_MAX_SIZE), &a->log_max_size, b->err);
         if (rc < 0) return name_option(b, OPTION_LOG_MAX_SIZE, rc);
@@ -728,12 +764,58 @@ static int build_logs(struct builder *b) {
     return build_timer_file(b);
 }
 
+/* ---- reports to TrainJob ---- */
+
+/* Returns the value of the variable `name`, or NULL if it is not set or empty. */
+static const char *given_variable(const struct builder *b, const char *name) {
+    const char *value = variable(b, name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* Reads CRUN_TRAINJOB_STEPS and CRUN_TRAINJOB_INTERVAL. Returns 0; or -EINVAL, and sets the error
+ * to a text that names the variable. */
+static int build_trainjob_numbers(struct builder *b, struct agent_trainjob *t) {
+    const char *steps = given_variable(b, "CRUN_TRAINJOB_STEPS");
+    const char *interval = given_variable(b, "CRUN_TRAINJOB_INTERVAL");
+    t->interval_ms = TRAINJOB_INTERVAL_MS;
+    if (steps != NULL) {
+        int rc = value_count(steps, "a number of steps", 1, INT32_MAX, &t->steps, b->err);
+        if (rc < 0) return cr_wrap(b->err, "CRUN_TRAINJOB_STEPS"), rc;
+    }
+    int rc = interval != NULL ? value_seconds(interval, 0, &t->interval_ms, b->err) : 0;
+    if (rc < 0) (void) cr_wrap(b->err, "CRUN_TRAINJOB_INTERVAL");
+    return rc;
+}
+
+/* Fills in agent.trainjob from the variables that TrainJob gives to its pods, if the user has set
+ * CRUN_TRAINJOB_STATUS=1. A launcher inside a worker reports nothing, because the launcher that has
+ * started the worker reports for the whole job. */
+static int build_trainjob(struct builder *b) {
+    struct agent_trainjob *t = &b->job->agent.trainjob;
+    const char *text = given_variable(b, "CRUN_TRAINJOB_STATUS");
+    if (text == NULL || variable(b, "TORCHELASTIC_RUN_ID") != NULL) return 0;
+    int rc = value_word(text, "0 1", b->err);
+    if (rc < 0) return cr_wrap(b->err, "CRUN_TRAINJOB_STATUS"), rc;
+    rc = build_trainjob_numbers(b, t);
+    if (rc < 0 || text[0] == '0') return rc;
+    const char *ca_cert = given_variable(b, "KUBEFLOW_TRAINER_SERVER_CA_CERT");
+    t->url = given_variable(b, "KUBEFLOW_TRAINER_SERVER_URL");
+    t->ca_cert = ca_cert != NULL ? ca_cert : "";
+    t->token_file = given_variable(b, "KUBEFLOW_TRAINER_SERVER_TOKEN");
+    if (t->url != NULL && t->token_file != NULL) return 0;
+    warn(b, "CRUN_TRAINJOB_STATUS=1 has no effect: %s is not set; TrainJob sets it if its "
+            "controller runs with the feature gate TrainJobStatus",
+         t->url == NULL ? "KUBEFLOW_TRAINER_SERVER_URL" : "KUBEFLOW_TRAINER_SERVER_TOKEN");
+    t->url = NULL;
+    return 0;
+}
+
 /* ---- restarting and ending ---- */
 
 static int build_shutdown_timeout(struct builder *b) {
     int64_t *out = &b->job->agent.shutdown_timeout_ms;
     const char *text = text_of(b, OPTION_SHUTDOWN_TIMEOUT);
-    if (text != NULL) return 0; /* read_simple_values() has stored the option already */
+    if (text != NULL) return 0; /* read_simple_values() has stored the option's value */
     text = variable(b, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
     *out = STOP_MS;
     if (text == NULL) return 0;
@@ -753,8 +835,8 @@ static int build_signal_set(struct builder *b, enum option_id id, sigset_t *out)
     return 0;
 }
 
-/* Reads --signals-to-handle and --preemption-signals. A signal that is in both lists is removed
- * from one of them: from --preemption-signals if the user has not given that option, otherwise from
+/* Reads --signals-to-handle and --preemption-signals. A signal that is in both lists stays in one
+ * of them: in --preemption-signals if the user has given this option, otherwise in
  * --signals-to-handle. */
 static int build_signals(struct builder *b) {
     struct job *job = b->job;
@@ -773,15 +855,17 @@ static int build_signals(struct builder *b) {
     return rc;
 }
 
-/* Sets how long the agent may take to stop its workers, unless --rdzv-conf has set it. This is the
- * longest grace, stop_timeout_ms or shutdown_timeout_ms, plus DEATH_MS. DEATH_MS is enough because
- * a process dies of SIGKILL within a moment, unless it hangs in the kernel. */
+/* Sets the longest time that the agent may take to stop its workers, unless --rdzv-conf sets it.
+ * This time is the longer of the two graces, stop_timeout_ms and shutdown_timeout_ms, plus
+ * DEATH_MS. DEATH_MS is enough because a process dies within a moment of SIGKILL, unless it hangs
+ * in the kernel. */
 static void set_stop_limit(struct agent_job *a) {
     int64_t grace_ms = a->stop_timeout_ms > a->shutdown_timeout_ms ? a->stop_timeout_ms
                                                                     : a->shutdown_timeout_ms;
     if (a->rendezvous.stop_limit_ms != 0) return;
     a->rendezvous.stop_limit_ms = grace_ms + DEATH_MS;
-    /* a node joins again only after its health check */
+    /* stop_limit_ms includes the time of the health check, because a node joins the next round only
+     * after the check. */
     bool checks = a->health_command != NULL || a->health_builtin != 0;
     if (checks) a->rendezvous.stop_limit_ms += a->health_timeout_ms;
 }
@@ -790,8 +874,58 @@ static int build_health(struct builder *b) {
     struct agent_job *a = &b->job->agent;
     a->health_command = text_of(b, OPTION_HEALTH_CHECK);
     if (a->health_command != NULL && a->health_command[0] == '\0') a->health_command = NULL;
+    a->pair_command = text_of(b, OPTION_PAIR_CHECK);
+    if (a->pair_command != NULL && a->pair_command[0] == '\0') a->pair_command = NULL;
+    a->health_segments = text_of(b, OPTION_HEALTH_SEGMENT_DIR);
     int rc = health_read_checks(text_of(b, OPTION_HEALTH_BUILTIN), &a->health_builtin, b->err);
+    if (a->health_segments != NULL && a->health_segments[0] != '\0') {
+        a->health_builtin |= 1u << HEALTH_SEGMENT;
+    }
+    a->health_service = text_of(b, OPTION_HEALTH_SERVICE);
+    if (a->health_service != NULL && a->health_service[0] != '\0') {
+        a->health_builtin |= 1u << HEALTH_SERVICE;
+    }
     return rc < 0 ? name_option(b, OPTION_HEALTH_BUILTIN, rc) : 0;
+}
+
+/* Stores the texts of an option that can be given several times, --hang-rule or --value-rule, in
+ * *out, a NULL-terminated list, and checks each of them. If the option is not given, *out stays
+ * NULL. */
+static int build_rules(struct builder *b, enum option_id id, char *const **out) {
+    const struct options *o = b->options;
+    const char *all = "";
+    size_t n = 0;
+    if (!is_given(b, id)) return 0;
+    const char **texts = allocate(b, (OPTIONS_REPEATED_MAX + 2) * sizeof(*texts));
+    if (texts == NULL) return -ENOMEM;
+    for (size_t i = 0; i < o->repeated_count; i++) {
+        if (o->repeated_of[i] == (int) id) texts[n++] = o->repeated[i];
+    }
+    if (n == 0) texts[n++] = text_of(b, id); /* the value comes from the variable */
+    for (size_t i = 0; i < n; i++) {
+        int rc = log_rules_check(id == OPTION_VALUE_RULE, texts[i], b->err);
+        if (rc < 0) return name_option(b, id, rc);
+        if (texts[i][0] != '\0') all = texts[i];
+    }
+    if (all[0] != '\0') *out = (char *const *) texts;
+    return 0;
+}
+
+/* Reads CRUN_HANG_NOTICE. A job with --hang-timeout, also with --hang-timeout=0, gets no notice. */
+static int build_hang_notice(struct builder *b) {
+    int64_t *out = &b->job->agent.hang_notice_ms;
+    const char *text = variable(b, "CRUN_HANG_NOTICE");
+    *out = is_given(b, OPTION_HANG_TIMEOUT) ? 0 : HANG_NOTICE_MS;
+    if (*out == 0 || text == NULL || text[0] == '\0') return 0;
+    int rc = value_seconds(text, 1, out, b->err);
+    if (rc < 0) (void) cr_wrap(b->err, "CRUN_HANG_NOTICE");
+    return rc;
+}
+
+static int build_all_rules(struct builder *b) {
+    struct agent_job *a = &b->job->agent;
+    int rc = build_rules(b, OPTION_HANG_RULE, &a->hang_rules);
+    return rc < 0 ? rc : build_rules(b, OPTION_VALUE_RULE, &a->value_rules);
 }
 
 static int build_ending(struct builder *b) {
@@ -805,6 +939,9 @@ static int build_ending(struct builder *b) {
     if (strcmp(leftovers, "keep") == 0) a->leftovers = AGENT_LEFTOVERS_KEEP;
     int rc = build_shutdown_timeout(b);
     if (rc == 0) rc = build_health(b);
+    if (rc == 0) rc = build_all_rules(b);
+    if (rc == 0) rc = build_hang_notice(b);
+    if (rc == 0) rc = build_filters(b, OPTION_PRELOAD, &a->preload);
     if (rc == 0) set_stop_limit(a);
     return rc < 0 ? rc : build_signals(b);
 }
@@ -829,6 +966,7 @@ static const struct rendezvous_options rendezvous_defaults = {
     .flap_refusal_ms = 300000,
     .aside_after = 3,
     .aside_ms = 600000,
+    .slow_ms = 60000,
     .coordinator_wait_ms = -1,
     .is_host = -1,
 };
@@ -844,6 +982,7 @@ int job_build(const struct options *options, const struct job_world *world, stru
     if (rc == 0) rc = build_rendezvous(&b);
     if (rc == 0) rc = build_ending(&b);
     if (rc == 0) rc = build_logs(&b);
+    if (rc == 0) rc = build_trainjob(&b);
     if (rc == 0) rc = refuse_unavailable(&b);
     if (rc == 0) rc = rendezvous_check(&out->agent.rendezvous, &reason);
     if (rc == 0) rc = build_binding(&b);

@@ -1,12 +1,14 @@
-/* Compares the ancestors of this process, which are found in /proc, with this process. */
+/* Searches the ancestors of this process in /proc, and compares each of them with this process. */
 #include "launcher/nesting.h"
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/files/read_file.h"
 #include "base/parse.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +17,12 @@
 #include <unistd.h>
 
 #define NESTED_MAX    2    /* largest number of ancestors that may be cruns */
-#define ANCESTORS_MAX 1000 /* most ancestors that are checked; without a limit, the search might not
-                            * end, because reused process ids could make the parents form a
-                            * circle */
+#define ANCESTORS_MAX 1000 /* largest number of ancestors that are checked. A limit is needed
+                            * because process ids are reused: while the parents are read one by one,
+                            * they can seem to form a circle. */
 #define PATH_SIZE     512
 #define PROCESS_SIZE  32
+#define STAT_SIZE     1024 /* more bytes than /proc/PID/stat has */
 
 static void make_path(char out[PATH_SIZE], const char *proc, const char *process,
                       const char *name) {
@@ -37,9 +40,8 @@ static int has_same_file(const char *proc, const char *process, const char *link
     return stat(path, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-/* Appends the contents of /proc/<process>/<name> and a NUL to `out`. The function reads until the
- * end of the file, because stat(2) reports no size for files in /proc. Returns 0 or a negative
- * errno. */
+/* Appends the contents of /proc/<process>/<name> and a NUL to `out`. Reads until the end of the
+ * file, because stat(2) reports no size for files in /proc. Returns 0 or a negative errno. */
 static int read_all(struct cr_buffer *out, const char *proc, const char *process,
                     const char *name) {
     char path[PATH_SIZE];
@@ -55,15 +57,15 @@ static int read_all(struct cr_buffer *out, const char *proc, const char *process
     }
 }
 
-/* Returns 1 if /proc/self/<name> and /proc/<process>/<name> have the same contents, else 0. If
- * `is_argv` is 1, the file is an argv ("cmdline"), and its first word is not compared: the same
- * crun can be started by its path or by its name. */
-static int has_same_text(const char *proc, const char *process, const char *name, int is_argv) {
+/* Returns 1 if this process and the other one have the same arguments, else 0. The first words of
+ * the two command lines may differ, because the same crun can be started by its path or by its
+ * name. */
+static int has_same_arguments(const char *proc, const char *process) {
     struct cr_buffer own = {0}, other = {0};
     int is_same = 0;
-    if (read_all(&own, proc, "self", name) == 0 && read_all(&other, proc, process, name) == 0) {
-        size_t i = is_argv ? strlen(own.data) : 0;
-        size_t k = is_argv ? strlen(other.data) : 0;
+    if (read_all(&own, proc, "self", "cmdline") == 0 &&
+        read_all(&other, proc, process, "cmdline") == 0) {
+        size_t i = strlen(own.data), k = strlen(other.data);
         is_same = own.len - i == other.len - k &&
                   memcmp(own.data + i, other.data + k, own.len - i) == 0;
     }
@@ -72,31 +74,33 @@ static int has_same_text(const char *proc, const char *process, const char *name
     return is_same;
 }
 
-static int is_crun(const char *proc, const char *process) {
-    return has_same_file(proc, process, "exe") && has_same_text(proc, process, "comm", 0);
-}
-
 static int is_like_us(const char *proc, const char *process) {
-    return has_same_file(proc, process, "cwd") && has_same_text(proc, process, "cmdline", 1);
+    return has_same_file(proc, process, "cwd") && has_same_arguments(proc, process);
 }
 
 /* ---- the ancestors ---- */
 
-/* Replaces the pid in `process` by the pid of the parent. Returns 1; or 0 if the process has no
- * parent or its stat file cannot be read. */
-static int go_to_parent(const char *proc, char process[PROCESS_SIZE]) {
-    struct cr_buffer text = {0};
-    int64_t parent = 0;
-    if (read_all(&text, proc, process, "stat") == 0) {
-        char *at = strrchr(text.data, ')'); /* the line is "pid (name) state parent …" */
-        if (at != NULL && strlen(at) > 4) {
-            at[4 + strcspn(at + 4, " ")] = '\0';
-            if (cr_parse_i64(at + 4, 0, INT32_MAX, &parent) < 0) parent = 0;
-        }
-    }
-    cr_buffer_done(&text);
-    (void) snprintf(process, PROCESS_SIZE, "%d", (int) parent);
-    return parent > 0;
+/* What the file /proc/PID/stat says about a process. */
+struct process {
+    char text[STAT_SIZE];
+    const char *name; /* the process name (comm), within `text` */
+    int64_t parent;   /* 0 if the process has no parent, or if the file cannot be read */
+};
+
+/* Reads the stat file of a process: "pid (name) state parent …". The name ends at the last ')' of
+ * the file, because the name itself may contain any byte. */
+static void read_process(const char *proc, const char *pid, struct process *out) {
+    char path[PATH_SIZE];
+    out->name = "";
+    out->parent = 0;
+    make_path(path, proc, pid, "stat");
+    if (cr_read_file(path, out->text, sizeof(out->text)) <= 0) return;
+    char *begin = strchr(out->text, '('), *end = strrchr(out->text, ')');
+    if (begin == NULL || end == NULL || end < begin || strlen(end) <= 4) return;
+    end[4 + strcspn(end + 4, " ")] = '\0';
+    if (cr_parse_i64(end + 4, 0, INT32_MAX, &out->parent) < 0) out->parent = 0;
+    *end = '\0';
+    out->name = begin + 1;
 }
 
 static int fail_same(const char *program, const char *process, struct cr_error *err) {
@@ -118,11 +122,17 @@ static int fail_depth(const char *program, struct cr_error *err) {
 }
 
 int nesting_check(const char *proc, const char *program, struct cr_error *err) {
-    char process[PROCESS_SIZE] = "self";
+    struct process own, ancestor;
     int enclosing = 0;
-    for (int i = 0; i < ANCESTORS_MAX && go_to_parent(proc, process); i++) {
-        if (!is_crun(proc, process)) continue;
-        if (is_like_us(proc, process)) return fail_same(program, process, err);
+    read_process(proc, "self", &own);
+    ancestor.parent = own.parent;
+    for (int i = 0; i < ANCESTORS_MAX && ancestor.parent > 0; i++) {
+        char pid[PROCESS_SIZE];
+        (void) snprintf(pid, sizeof(pid), "%d", (int) ancestor.parent);
+        read_process(proc, pid, &ancestor);
+        bool is_crun = strcmp(ancestor.name, own.name) == 0 && has_same_file(proc, pid, "exe");
+        if (!is_crun) continue;
+        if (is_like_us(proc, pid)) return fail_same(program, pid, err);
         if (++enclosing > NESTED_MAX) return fail_depth(program, err);
     }
     return 0;

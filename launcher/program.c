@@ -13,14 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEAD_MAX     256 /* bytes read from the start of a file; to find a #! line, Linux reads the
-                          * same number */
+#define HEAD_MAX     256 /* bytes that are read from the start of a file; Linux reads the same
+                          * number to find a #! line */
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
-/* The Python program of --run-path. It runs the script argv[1] as __main__; the further words are
- * the arguments of the script. If an exception ends the script, this program writes an error record
- * (base/files/error_json.h) into the error file; SystemExit and KeyboardInterrupt are not recorded.
- * The text must not contain '$', because the agent expands '$' in all arguments of a worker
+/* The Python program of --run-path. It runs the script argv[1] as __main__; the words after argv[1]
+ * are the script's arguments. If an exception other than SystemExit and KeyboardInterrupt ends the
+ * script, the program writes an error record (base/files/error_json.h) into the error file. The
+ * text must not contain '$', because the agent expands '$' in all arguments of a worker
  * (base/template.h). */
 static const char run_path_bootstrap[] =
     "import faulthandler, json, os, runpy, sys, time, traceback\n"
@@ -53,9 +53,9 @@ static int fail_no_memory(struct cr_error *err) {
     return cr_fail(err, -ENOMEM, "no memory left to find the program");
 }
 
-/* Searches the folders of `path`, which has the form of $PATH, for an executable file `name`. Sets
- * *out to the file's path, which the caller frees, or to NULL if there is no such file. An empty
- * entry of `path` means the current folder. Returns 0; or -ENOMEM, and sets err. */
+/* Searches the folders of `path`, which has the form of $PATH, for an executable file `name`; an
+ * empty entry of `path` means the current folder. Sets *out to the file's path, which the caller
+ * frees, or to NULL if there is no such file. Returns 0; or -ENOMEM, and sets err. */
 static int search_path(const char *name, const char *path, char **out, struct cr_error *err) {
     if (path == NULL) path = DEFAULT_PATH;
     for (;;) {
@@ -76,9 +76,9 @@ static int fail_path(const char *program, struct cr_error *err) {
                    code == -EACCES ? ", and who may enter the folders on it" : "");
 }
 
-/* Finds an executable as execvp(3) does: a name with a slash is a path, any other name is searched
- * in the folders of `path`. Returns the file's path, which the caller frees; or NULL, and sets
- * err. */
+/* Finds an executable as execvp(3) does: a name with a slash is a path; a name without one is
+ * searched in the folders of `path`. Returns the file's path, which the caller frees; or NULL, and
+ * sets err. */
 static char *find_executable(const char *name, const char *path, struct cr_error *err) {
     struct stat st;
     if (strchr(name, '/') == NULL) {
@@ -108,16 +108,18 @@ static char *find_executable(const char *name, const char *path, struct cr_error
 
 /* ---- finding Python ---- */
 
-#define LINKS_MAX 40 /* most symbolic links that are followed one after the other, as in Linux */
+#define LINKS_MAX 40 /* largest number of symbolic links, each pointing to the next one, that are
+                      * followed; Linux has the same limit */
 
-/* Returns the length of the folder in `path`, with its slash; 0 if `path` has no slash. */
+/* Returns the length of the part of `path` that names the folder, with its slash; 0 if `path` has
+ * no slash. */
 static int folder_len(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? 0 : (int) (slash - path) + 1;
 }
 
-/* Looks for an executable file `name` in the folder of the file `beside`. Returns its path, which
- * the caller frees; or NULL if there is none. */
+/* Looks for an executable file `name` in the folder in which the file `beside` is. Returns its
+ * path, which the caller frees; or NULL if there is no such file. */
 static char *file_beside(const char *beside, const char *name) {
     char *file = cr_asprintf("%.*s%s", folder_len(beside), beside, name);
     if (file != NULL && is_executable_file(file)) return file;
@@ -125,7 +127,7 @@ static char *file_beside(const char *beside, const char *name) {
     return NULL;
 }
 
-/* Returns 1 if `file` is in the bin folder of a Python environment, a virtual one or one of conda,
+/* Returns 1 if `file` is in the bin folder of a Python environment (a virtual one or one of conda),
  * else 0. */
 static int is_in_environment(const char *file) {
     static const char *const marks[] = {"pyvenv.cfg", "conda-meta"};
@@ -146,9 +148,9 @@ static char *follow_link(const char *file) {
     return cr_asprintf("%.*s%.*s", is_absolute ? 0 : folder_len(file), file, (int) n, target);
 }
 
-/* Returns the Python of the environment in whose bin folder crun was called, which the caller
- * frees; or NULL if there is none. If crun was called through symbolic links, the folder of each
- * link and that of the last file are checked in turn. */
+/* Returns the path of the Python in the environment from whose bin folder crun was called; the
+ * caller frees it. Returns NULL if there is none. If crun was called through symbolic links, checks
+ * the folder of each link, and then the folder of the file itself. */
 static char *find_own_python(const struct program_request *r) {
     char *file = NULL, *python = NULL;
     if (r->called == NULL || r->called[0] == '\0') return NULL;
@@ -198,26 +200,26 @@ static const char *last_part(const char *path) {
     return slash == NULL ? path : slash + 1;
 }
 
-/* Reads `word`, an option of env(1) in a #! line. If the word also contains the first word of the
- * command, as "-Spython3" does, returns that part of it, else NULL. Sets *takes_next to 1 if the
- * next word is the value of this option, else to 0. */
+/* Reads `word`, an option of env(1) in a #! line. Sets *takes_next to 1 if the next word is the
+ * value of this option, else to 0. If `word` also contains the first word of the command, as
+ * "-Spython3" does, returns that part of `word`, else NULL. */
 static char *read_env_option(char *word, int *takes_next) {
     *takes_next = strcmp(word, "--unset") == 0 || strcmp(word, "--chdir") == 0;
     if (strncmp(word, "--split-string=", 15) == 0) return word + 15;
     if (word[1] == '-') return NULL;
-    size_t n = strcspn(word, "uCS"); /* env's short options with a value: -u, -C and -S */
+    size_t n = strcspn(word, "uCS"); /* env's options with a value: -u, -C, -S */
     if (word[n] == 'S' && word[n + 1] != '\0') return word + n + 1;
     *takes_next = (word[n] == 'u' || word[n] == 'C') && word[n + 1] == '\0';
     return NULL;
 }
 
-/* Returns the interpreter of a #! line: its first word. If that word is env(1), returns the program
- * that env would start: the first word that is neither an option (or the value of one) nor an
- * assignment. The result points into `line`, which is modified. Returns NULL if the line has no
- * interpreter. */
+/* Returns the interpreter that a #! line names, or NULL if it names none. It is the first word of
+ * the line. But if that word is env(1), it is the program that env would start: the first word that
+ * is no option, no value of an option and no assignment. The result points into `line`, which is
+ * changed. */
 static const char *interpreter_of(char *line) {
-    static const char blanks[] = " \t\"'"; /* quotes are skipped like blanks, because they can
-                                            * surround the words of env -S */
+    static const char blanks[] = " \t\"'"; /* quotes can surround the words of env -S, so they are
+                                            * skipped as blanks are */
     char *save = NULL;
     int is_value = 0;
     line[strcspn(line, "\r\n")] = '\0';
@@ -244,10 +246,10 @@ static int is_same_file(const char *a, const char *b) {
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Returns 1 if an interpreter is crun or torchrun, else 0: 1 if the interpreter has one of these
- * names, or if it is the same file as the running executable, for example a link to that file. An
- * interpreter without a slash is looked up in two ways: as a path, as the kernel does, and in PATH,
- * as env(1) does. */
+/* Returns 1 if the interpreter is crun or torchrun, else 0. It is if it has one of these names, or
+ * if it is the same file as the running executable, for example a link to that file. An interpreter
+ * without a slash is looked up in two ways: as a path, as the kernel does, and in PATH, as env(1)
+ * does. */
 static int is_launcher(const char *interpreter, const struct program_request *r) {
     const char *name = last_part(interpreter);
     if (strcmp(name, "crun") == 0 || strcmp(name, "torchrun") == 0) return 1;
@@ -257,10 +259,9 @@ static int is_launcher(const char *interpreter, const struct program_request *r)
     return is_same_file(file, r->self);
 }
 
-/* Returns 1 if Python runs a script with the #! line `head`, 0 if the script is executed. Python
- * runs the script if the line names Python or the launcher. The launcher is treated like Python
- * because torchrun runs every script with Python, and because to execute such a script would start
- * crun again and again. */
+/* Returns 1 if a script with the #! line `head` is run by Python, 0 if it is executed. Python runs
+ * the script if the line names Python, crun or torchrun. In the last two cases, to execute the
+ * script would start crun again and again; and torchrun runs every script with Python. */
 static int is_for_python(const char *head, const struct program_request *r) {
     char line[HEAD_MAX + 1];
     memcpy(line, head, sizeof(line));
@@ -268,7 +269,7 @@ static int is_for_python(const char *head, const struct program_request *r) {
     return interpreter != NULL && (is_python(interpreter) || is_launcher(interpreter, r));
 }
 
-/* Reads the first bytes, at most HEAD_MAX, of a regular file into head[] and adds a NUL. Returns
+/* Reads the first bytes of a regular file, at most HEAD_MAX, into head[] and appends a NUL. Returns
  * the number of bytes, or -1 if the file is not regular or cannot be read. */
 static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
     struct stat st;
@@ -279,8 +280,8 @@ static ssize_t read_head(const char *file, char head[HEAD_MAX + 1]) {
     return len;
 }
 
-/* Returns 1 if `file` is a script whose #! line names the launcher, else 0. To execute such a file
- * would start crun again. */
+/* Returns 1 if `file` is a script whose #! line names crun or torchrun, so that to execute it would
+ * start crun again; else 0. */
 static int starts_launcher(const char *file, const struct program_request *r) {
     char head[HEAD_MAX + 1];
     if (read_head(file, head) < 3 || memcmp(head, "#!", 2) != 0) return 0;
@@ -293,10 +294,10 @@ static int fail_mode(const char *program, struct cr_error *err) {
                    program, program);
 }
 
-/* For a file without the suffix .py, decides by its first bytes, `head`, whether the file is
- * executed or run by Python. ELF files, scripts for other interpreters, and files in an unknown
- * binary format are executed. Returns 0; or -EACCES, and sets err, if a file to be executed has no
- * execute permission. */
+/* Decides whether a file without the suffix .py is executed or run by Python. `head` has the first
+ * `len` bytes of the file. ELF files, scripts for other interpreters, and files in an unknown
+ * binary format are executed; all others are run by Python. Returns 0; or -EACCES, and sets err, if
+ * a file that must be executed has no execute permission. */
 static int classify_head(const struct program_request *r, const char *head, size_t len,
                          enum program_kind *kind, struct cr_error *err) {
     const char *program = r->program;
@@ -311,7 +312,7 @@ static int classify_head(const struct program_request *r, const char *head, size
         if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     } else if (is_binary && !is_archive && !ends_with(program, ".pyc")) {
-        /* a file in an unknown format may be one that binfmt_misc can execute */
+        /* binfmt_misc can perhaps execute a file in an unknown format */
         if (!executable) return fail_mode(program, err);
         *kind = KIND_EXECUTABLE;
     }
@@ -340,14 +341,14 @@ static int classify(const struct program_request *r, enum program_kind *kind,
     }
     if (S_ISDIR(st.st_mode)) return classify_folder(program, kind, err);
     *kind = KIND_PYTHON;
-    /* A file that is not regular may be a pipe. The bytes of a pipe can be read only once, and
-     * Python needs them, so they are not read here. */
+    /* A file that is not regular may be a pipe. Its bytes are not read here, because they can be
+     * read only once and Python must read them. */
     if (ends_with(program, ".py") || !S_ISREG(st.st_mode)) return 0;
 
     char head[HEAD_MAX + 1] = "";
     CR_AUTO_FD int fd = open(program, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == EACCES && access(program, X_OK) == 0) {
-        /* this user may execute the file but not read it, so Python could not run it */
+        /* The user may execute the file but not read it, so Python could not run it. */
         *kind = KIND_EXECUTABLE;
         return 0;
     }
@@ -379,9 +380,9 @@ static int copy(char **argv, size_t *n, const char *text) {
     return argv[*n] != NULL ? ++*n, 1 : 0;
 }
 
-/* Builds out->argv from `first`, the words of `prefix` up to the first NULL in it, and the
- * arguments of the request. Takes ownership of `first`, also on error. If `first` is NULL, because
- * the caller could not allocate it, returns -ENOMEM and sets err. */
+/* Makes out->argv from `first`, the words of `prefix` (up to the first NULL) and the arguments of
+ * the request. Takes ownership of `first`, also on error. Returns 0; or -ENOMEM, and sets err, also
+ * if `first` is NULL because the caller could not allocate it. */
 static int build(struct program *out, char *first, const char *const prefix[4],
                  const struct program_request *r, struct cr_error *err) {
     size_t n = 0, count = 6;
@@ -410,9 +411,9 @@ static int build_python(struct program *out, const char *const prefix[4],
     return build(out, python, prefix, r, err);
 }
 
-/* Checks that the interpreter of a script's #! line exists. Without this check, each worker would
- * fail with "No such file", as if the script were missing. If the script cannot be read, the
- * function returns 0, and the kernel reports the error later. */
+/* Checks that the interpreter in a script's #! line exists. If it did not, the kernel would say to
+ * each worker only "No such file", as if the script were missing. If the script cannot be read,
+ * returns 0: the kernel reports the error later. */
 static int check_interpreter(const char *program, const char *file, struct cr_error *err) {
     char head[HEAD_MAX + 1];
     ssize_t len = read_head(file, head);
@@ -420,7 +421,7 @@ static int check_interpreter(const char *program, const char *file, struct cr_er
 
     char *name = head + 2 + strspn(head + 2, " \t");
     char *end = name + strcspn(name, " \t\n");
-    if (end == head + len || end == name) return 0; /* the line is longer than HEAD_MAX or has no
+    if (end == head + len || end == name) return 0; /* the line is longer than HEAD_MAX, or names no
                                                      * interpreter */
     *end = '\0';
     if (access(name, X_OK) == 0) return 0;
@@ -451,13 +452,13 @@ static int build_executable(struct program *out, char *file, const struct progra
 static int resolve_by_kind(struct program *out, const struct program_request *r,
                            struct cr_error *err) {
     enum program_kind kind = KIND_PYTHON;
-    /* PROGRAM "-" means that Python reads the script from stdin. A file named "-" must be given as
-     * "./-". */
+    /* With the PROGRAM "-", Python reads the script from stdin. A file with this name must be given
+     * as "./-". */
     int reads_stdin = strcmp(r->program, "-") == 0;
     int rc = reads_stdin ? 0 : classify(r, &kind, err);
     if (rc < 0) return rc;
     if (kind != KIND_ABSENT) {
-        /* Python would read a file name such as "-x" as an option, so Python gets "./-x". */
+        /* Python would read a file name such as "-x" as an option, so Python is given "./-x". */
         int is_like_option = r->program[0] == '-' && !reads_stdin;
         CR_AUTO_FREE char *path = cr_asprintf("%s%s", is_like_option ? "./" : "", r->program);
         if (path == NULL) return fail_no_memory(err);

@@ -31,17 +31,17 @@
 struct program_request {
     const char *program; /* PROGRAM as the user typed it */
     char *const *args;   /* arguments of PROGRAM; NULL-terminated */
-    int module, no_python, run_path; /* 1 if the option of this name is given, else 0 */
+    int module, no_python, run_path; /* 1 if the option with the field's name is given, else 0 */
     const char *python_exec; /* $PYTHON_EXEC, or NULL */
-    const char *path;        /* $PATH; if it is NULL, DEFAULT_PATH of program.c is searched */
-    const char *self;        /* path of crun's own executable; if NULL, no interpreter is compared
-                              * with it */
+    const char *path;        /* $PATH; if NULL, DEFAULT_PATH of program.c is used */
+    const char *self;        /* path of crun's own executable, with which interpreters are compared;
+                              * NULL = unknown */
     const char *called;      /* argv[0]: how crun was called; NULL = unknown */
 };
 
 struct program {
     char **argv;       /* NULL-terminated; freed by program_done() */
-    const char *title; /* name of the program in failure reports: request->program, not a copy */
+    const char *title; /* name of the program in failure reports; points to request->program */
 };
 
 /* Fills in *out. Returns 0; or a negative errno such as -ENOENT, -EACCES, -EISDIR, -EINVAL or

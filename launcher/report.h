@@ -1,11 +1,12 @@
-/* Reports failures of crun itself, not of its workers: as a line on stderr, and as an error file.
- * If another launcher runs crun as its worker, that launcher reads the error file to learn why this
- * worker has failed. */
+/* Reports failures of crun itself (not of its workers): as a line on stderr, and as an error file.
+ * If another launcher runs crun as a worker, that launcher reads the error file to find out why
+ * this worker has failed. */
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H
 
-/* Returns the name of this program in its help and its errors: "torchrun" if it was called by this
- * name, because tools that call torchrun look for "torchrun: error:"; otherwise "crun". */
+/* Returns the name that this program has in its help and its errors: "torchrun" if it was called by
+ * this name, otherwise "crun". Tools that call torchrun search its output for "torchrun:
+ * error:". */
 const char *report_name(void);
 
 /* Prints "NAME: error: TEXT" on stderr as one line, where NAME is report_name(); unprintable

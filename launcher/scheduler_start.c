@@ -1,5 +1,5 @@
-/* Implements launcher/scheduler_start.h: reads the environment and the files of this machine for
- * the functions that recognise schedulers (launcher/scheduler/), and starts srun. */
+/* Reads the environment and the files of this machine for the finders of launcher/scheduler/, and
+ * starts srun: implements launcher/scheduler_start.h. */
 #include "launcher/scheduler_start.h"
 
 #include "base/files/read_file.h"
@@ -57,8 +57,8 @@ int scheduler_write(const struct options *options, const struct scheduler_choice
                             choice->nodes);
 }
 
-/* Removes the variables by which srun would start another number of tasks, or give a task fewer
- * GPUs. Each node needs one task, to which the whole node belongs. */
+/* Removes the variables that would make srun start another number of tasks, or give a task fewer
+ * GPUs: srun must start one task per node, which may use the whole node. */
 static void forget_tasks(void) {
     static const char *const names[] = {
         "SLURM_NTASKS",        "SLURM_NPROCS",        "SLURM_NTASKS_PER_NODE",
@@ -86,6 +86,9 @@ int scheduler_self_start(const struct scheduler_choice *choice, char *const *arg
     for (size_t i = 1; i < count; i++) line[n++] = argv[i];
     forget_tasks();
     if (choice->nproc[0] != '\0') (void) setenv("PET_NPROC_PER_NODE", choice->nproc, 0);
+    const char *layout = choice->has_layout ? getenv("SLURM_TASKS_PER_NODE") : NULL;
+    if (layout != NULL) (void) setenv(SCHEDULER_LAYOUT, layout, 1);
+    else (void) unsetenv(SCHEDULER_LAYOUT);
     (void) execvp(line[0], line);
     int rc = cr_fail_errno(err,
                            "cannot start srun, which would start crun on the %u nodes of this job; "
@@ -97,11 +100,12 @@ int scheduler_self_start(const struct scheduler_choice *choice, char *const *arg
 
 int scheduler_lead(const struct scheduler_facts *facts, int *status, struct cr_error *err) {
     char name[SCHEDULER_TEXT_MAX + CR_HOST_MAX + 32], host[CR_HOST_MAX] = "";
-    /* The name contains the host, because several hosts may share one temp directory. */
+    /* `name` contains the host's name, because several hosts may share one temp directory. */
     (void) gethostname(host, sizeof(host) - 1);
     if (facts->job_id[0] != '\0') {
         (void) snprintf(name, sizeof(name), "%s-%s", facts->job_id, host);
-    } else { /* all tasks of one node have the same parent: the scheduler's daemon */
+    } else { /* all tasks of a node have the same parent, the scheduler's daemon, so its pid can
+              * stand for the job's id */
         (void) snprintf(name, sizeof(name), "parent-%d-%s", (int) getppid(), host);
     }
     if (facts->task == 0) return task_lead(name, facts->tasks, err);

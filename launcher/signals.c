@@ -16,8 +16,8 @@
 
 /* ---- the sender ---- */
 
-/* Writes the name of a process to `out`, with unprintable characters escaped. Returns false if the
- * process is gone. */
+/* Writes the name of a process to `out`, with escapes for characters that are not printable.
+ * Returns false if the process has ended. */
 static bool read_comm(pid_t pid, char out[4 * COMM_MAX]) {
     char path[64], name[COMM_MAX];
     (void) snprintf(path, sizeof(path), "/proc/%d/comm", (int) pid);
@@ -56,18 +56,23 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
     struct signalfd_siginfo info;
     char sender[SIGNAL_SENDER_MAX];
     (void) status, (void) events;
-    /* s->on_signal() may call signals_close(), which sets s->fd to -1 */
+    /* the callback may call signals_close(), which sets s->fd to -1 */
     while (s->fd >= 0 && read(s->fd, &info, sizeof(info)) == (ssize_t) sizeof(info)) {
         describe(&info, sender);
         s->on_signal(s->arg, (int) info.ssi_signo, sender);
     }
 }
 
-/* Gives each signal of the set its default action, because a signal that is ignored never reaches a
- * signalfd. Call this while the signals are blocked: then the default action is not executed. */
+static void do_nothing(int signum) { (void) signum; }
+
+/* Gives each signal of the set its default action, because an ignored signal never reaches a
+ * signalfd. The default action of SIGWINCH is to ignore it, and POSIX lets a kernel drop such a
+ * signal although it is blocked, so SIGWINCH gets a handler. Call this while the signals are
+ * blocked, so that none of these actions is executed. */
 static void stop_ignoring(const sigset_t *set) {
     for (int signum = 1; signum < NSIG; signum++) {
-        if (sigismember(set, signum) == 1) (void) signal(signum, SIG_DFL);
+        if (sigismember(set, signum) != 1) continue;
+        (void) signal(signum, signum == SIGWINCH ? do_nothing : SIG_DFL);
     }
 }
 

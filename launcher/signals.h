@@ -1,5 +1,5 @@
 /* Receives the signals that crun handles, each with its sender. The signals are blocked and read
- * from a signalfd, because libuv's own signal handles do not report who has sent a signal. */
+ * from a signalfd, because libuv's signal handles do not say who has sent a signal. */
 #ifndef LAUNCHER_SIGNALS_H
 #define LAUNCHER_SIGNALS_H
 
@@ -19,15 +19,15 @@ struct signals {
     void *arg;
 };
 
-/* Starts handling the signals of `set`, also those that were ignored before: the loop calls
- * on_signal() for each signal. Call this before other threads start, because a new thread inherits
- * which signals are blocked. The handle alone does not keep the loop running. Returns 0; or a
- * negative errno, and sets err. */
+/* Starts handling the signals of `set`, also signals that were ignored before: for each signal, the
+ * loop calls on_signal(). Call this before other threads start, because they must inherit that the
+ * signals are blocked. The handle alone does not keep the loop running. Returns 0; or a negative
+ * errno, and sets err. */
 int signals_open(struct signals *s, uv_loop_t *loop, const sigset_t *set,
                  void (*on_signal)(void *arg, int signum, const char *sender), void *arg,
                  struct cr_error *err);
 
-/* Closes the handle. From now on the signals have their default effects. */
+/* Stops handling the signals. From now on they have their default effects. */
 void signals_close(struct signals *s);
 
 #endif

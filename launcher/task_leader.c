@@ -1,4 +1,4 @@
-/* The files by which the tasks of one node agree which of them leads: implements
+/* Handles the files by which the tasks of one node agree on a leader: implements
  * launcher/task_leader.h. */
 #include "launcher/task_leader.h"
 
@@ -18,24 +18,24 @@
 #include <unistd.h>
 
 #define PATH_BYTES       512
-#define FOLLOWERS_MS     INT64_C(5000)  /* time in ms that the leader waits, at its end, until all
-                                         * other tasks have opened the files */
-#define LEADER_APPEAR_MS INT64_C(60000) /* time in ms that the other tasks wait until a leader has
-                                         * started */
+#define FOLLOWERS_MS     INT64_C(5000)  /* longest time in ms that the leader, when it ends, waits
+                                         * until all other tasks have opened the files */
+#define LEADER_APPEAR_MS INT64_C(60000) /* longest time in ms that another task waits until a leader
+                                         * has started */
 
 struct meeting {
     char leader_path[PATH_BYTES], tasks_path[PATH_BYTES];
     int leader, tasks; /* open files; -1: not open */
 };
 
-/* The files of the meeting that this process leads, and its number of tasks. If led_tasks is 0,
- * this process does not lead. A process leads at most one job. */
+/* The files by which this process leads other tasks, and the number of all tasks of the node.
+ * led_tasks is 0 if this process does not lead. A process leads at most one job. */
 static struct meeting led = {.leader = -1, .tasks = -1};
 static uint32_t led_tasks;
 
-/* Creates the user's folder in the temp directory if it is missing, and writes its path to `path`.
- * Fails if the folder belongs to somebody else or others may write to it, because another user
- * could have created it before. */
+/* Writes the path of the user's folder in the temp directory to `path`, and creates the folder if
+ * it is missing. Another user may have created a folder with this name. So the function fails if
+ * the folder belongs to another user or if others may write to it. */
 static int make_folder(char *path, size_t cap, struct cr_error *err) {
     struct stat st;
     const char *temp = getenv("TMPDIR");
@@ -53,8 +53,8 @@ static int make_folder(char *path, size_t cap, struct cr_error *err) {
                    path);
 }
 
-/* Makes a file name from the name of the meeting, which contains the scheduler's id. All characters
- * except letters, digits, '.', '_' and '-' become '_'. */
+/* Makes a file name from `name`, which contains the scheduler's job id: each character except
+ * letters, digits, '.', '_' and '-' becomes '_'. */
 static void make_file_name(const char *name, char *out, size_t cap) {
     size_t len = 0;
     for (const char *at = name; *at != '\0' && len + 1 < cap; at++) {
@@ -87,8 +87,8 @@ static int open_meeting(const char *name, struct meeting *m, struct cr_error *er
     return 0;
 }
 
-/* Waits until the file has at least `bytes` bytes, but at most `ms` milliseconds. The inotify watch
- * begins before the size is read for the first time, so that no write is missed. Returns 0,
+/* Waits, for at most `ms` milliseconds, until the file has at least `bytes` bytes. inotify watches
+ * the file before its size is read for the first time, so no write is missed. Returns 0,
  * -ETIMEDOUT, or another negative errno. */
 static int wait_for_size(const char *path, int fd, int64_t bytes, int64_t ms) {
     int64_t end = cr_monotonic_ms() + ms;
@@ -143,8 +143,8 @@ void task_lead_end(int status) {
     led_tasks = 0;
 }
 
-/* Reads the leader's exit status from the leader's file, whose contents are "\n<status>\n". Returns
- * 1 if the file has no status, because the leader died before it wrote one. */
+/* Returns the exit status in the leader's file, whose contents are "\n<status>\n". Returns 1 if the
+ * file has no status, because the leader has died before it could write one. */
 static int read_status(int fd) {
     char text[32] = "";
     ssize_t n = pread(fd, text, sizeof(text) - 1, 1);
@@ -153,8 +153,8 @@ static int read_status(int fd) {
 
 int task_follow(const char *name, int *status, struct cr_error *err) {
     struct meeting m;
-    /* The scheduler sends these signals to all tasks. The leader handles them and ends its workers;
-     * this task ignores them, because it must live until the leader has ended. */
+    /* The scheduler sends these signals to all tasks. The leader handles them and ends its workers.
+     * This task ignores them, because it must wait until the leader has ended. */
     const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++) {
         (void) signal(ignored[i], SIG_IGN);

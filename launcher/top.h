@@ -1,4 +1,4 @@
-/* `crun top` becomes `crun-agent top`, which follows a job in a terminal. */
+/* `crun top` executes `crun-agent top`, which shows a running job in a terminal. */
 #ifndef LAUNCHER_TOP_H
 #define LAUNCHER_TOP_H
 
@@ -6,13 +6,13 @@
 
 #include <stdbool.h>
 
-/* Returns whether the command line is the command `crun top`. It is not if the program was called
- * by another name, such as torchrun; nor if the current folder has a file `top`, which torchrun
- * would run as the program. `called` is the name by which crun was called. */
+/* Returns true if the command line is the command `crun top`. `called` is the name by which crun
+ * was called: if it is another one, such as torchrun, the result is false. It is also false if the
+ * current folder has a file `top`, because torchrun would run this file as the program. */
 bool top_is_meant(const char *called, char *const *words);
 
-/* Executes crun-agent, which lies beside this program or in PATH. Returns only if that fails: a
- * negative errno, and sets err. */
+/* Executes crun-agent, which is searched in the folder of this program and in PATH. Does not return
+ * on success. On failure, returns a negative errno and sets err. */
 int top_execute(char **words, struct cr_error *err);
 
 #endif

@@ -41,7 +41,9 @@ check-why: all ## 200 hung jobs of 16 ranks; crun-agent why names the odd rank o
 check-health: all ## 10,000 starts of healthy nodes with all built-in checks; none is refused
 	$(Q)HEALTHY_STARTS=$(or $(STARTS),10000) CK_TIMEOUT_MULTIPLIER=20 $(runner) integration \
 	    --filter 'test_health$$'
-.PHONY: check-notices check-why check-health
+check-kills: all ## the hosting node is killed 50 times, and black-holed 50 times; needs root
+	$(Q)BUILD=$(BUILD) PYTHONPATH=tests/lib tests/kills/test_kills.py
+.PHONY: check-notices check-why check-health check-kills
 
 asan: ## the tests under AddressSanitizer and UBSan, in build/asan
 	$(Q)make/deps.sh check

@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 
-ROOMS = ["base", "store", "rendezvous", "inspect", "agent", "launcher", "operator",
+ROOMS = ["base", "store", "rendezvous", "remote", "inspect", "agent", "launcher", "operator",
          "worker_runtime"]
 
 

@@ -3,7 +3,7 @@
 # prints which and why. Works on Debian and Ubuntu, as root or with sudo; on other systems it prints
 # what to install. It asks no questions, and does nothing if nothing is missing.
 #
-#     make/deps.sh build|unit|check|interop|languages
+#     make/deps.sh build|unit|check|interop|languages|bench|aarch64
 #     make/deps.sh --tell GOAL     only prints what is missing, in one line; exit status 1
 set -u
 
@@ -42,16 +42,22 @@ if [ -z "$tell" ]; then # the build can do without these
     need pkg-config 'finds the libraries' have pkg-config
     need g++ 'C++ for the thin Gloo shim' have "${CXX:-c++}"
     need libgloo-dev 'collectives on CPUs' gloo
-    need libcurl4-openssl-dev 'the backend etcd; crun loads libcurl4 only when it uses that' \
+    need libcurl4-openssl-dev \
+        'the backend etcd, reports to TrainJob, --health-service; loaded for these only' \
         header curl/curl.h
     need libmicrohttpd-dev \
         'the status address; crun loads libmicrohttpd12 only when it is given one' \
         header microhttpd.h
     need libsodium-dev 'authenticates the nodes of a job; without it crun refuses a token file' \
         header sodium.h
+    need libmunge-dev \
+        'tasks of Slurm authenticate by MUNGE; crun loads libmunge2 only in these' header munge.h
 fi
 
-[ "$goal" = build ] || [ "$goal" = languages ] || need check 'unit tests' header check.h
+case $goal in
+build | languages | bench | aarch64) ;;
+*) need check 'unit tests' header check.h ;;
+esac
 case $goal in
 check | interop)
     need python3 'the scripts that test real processes' have python3
@@ -70,6 +76,7 @@ check | interop)
     need mandoc 'checks the manual pages' have mandoc
     need python3-prometheus-client 'reads the metrics as Prometheus does' \
         /usr/bin/python3 -c 'import prometheus_client'
+    need munge 'the daemons by which tasks of Slurm authenticate' have_admin munged
     need tmux 'a terminal for crun-agent top' have tmux
     ;;
 esac
@@ -78,6 +85,15 @@ if [ "$goal" = languages ]; then
     need rustc 'Rust: its compiler' have rustc
     need golang-go 'Go' have go
 fi
+if [ "$goal" = aarch64 ]; then
+    need gcc-aarch64-linux-gnu 'the cross compiler of the wheel for aarch64' \
+        have aarch64-linux-gnu-gcc
+    need qemu-user-static 'runs its programs' have qemu-aarch64-static
+    need libc6-arm64-cross 'the C library of these programs' \
+        test -e /usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1
+fi
+[ "$goal" != bench ] || need python3-matplotlib 'draws the figures of the benchmarks' \
+    /usr/bin/python3 -c 'import matplotlib'
 if [ "$goal" = interop ]; then
     need python3-torch 'the real peer: torch and torchrun' /usr/bin/python3 -c 'import torch'
     need python3-numpy 'torch wants it' /usr/bin/python3 -c 'import numpy'
@@ -85,7 +101,7 @@ if [ "$goal" = interop ]; then
     need slurmctld 'a real Slurm starts crun: its controller' have_admin slurmctld
     need slurmd 'the daemon of its nodes' have_admin slurmd
     need slurm-client 'its commands: srun, sbatch' have srun
-    need munge 'how its parts trust each other' have_admin munged
+    need munge 'how its parts and the nodes of a job trust each other' have_admin munged
 fi
 
 [ -n "$missing" ] || exit 0

@@ -1,15 +1,29 @@
 # What this machine has. Every answer can be overridden on the command line.
 
 PKG_CONFIG ?= pkg-config
-UV_LIBS      ?= $(or $(shell $(PKG_CONFIG) --libs libuv 2>/dev/null),-luv)
-JANSSON_LIBS ?= $(or $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null),-ljansson)
-# libsodium authenticates the rendezvous. The static library is preferred, so that a program starts
-# as fast as without it, and runs on machines that lack it. Without the header, crun is built
-# without.
-sodium_archive := $(shell $(CC) -print-file-name=libsodium.a)
+
+# The path of the first of the static libraries $(1) that the compiler finds; empty if it finds
+# none.
+find_archive = $(firstword $(filter /%,$(foreach a,$(1),$(shell $(CC) -print-file-name=$(a)))))
+# Programs are linked with static libraries where these are installed. Such a program starts 0.2 ms
+# earlier, because the dynamic linker has to map and bind only libc; and it also runs on machines
+# without these libraries. `make UV_LIBS=-luv JANSSON_LIBS=-ljansson` links the shared ones. Debian
+# calls libuv's archive libuv_a.a.
+shared_uv      = $(or $(shell $(PKG_CONFIG) --libs libuv 2>/dev/null),-luv)
+shared_jansson = $(or $(shell $(PKG_CONFIG) --libs jansson 2>/dev/null),-ljansson)
+UV_LIBS      ?= $(or $(call find_archive,libuv_a.a libuv.a),$(shared_uv))
+JANSSON_LIBS ?= $(or $(call find_archive,libjansson.a),$(shared_jansson))
+# Modules are linked with the shared libuv. The static one is not position-independent code, so it
+# cannot become part of a module, which is a shared library.
+MODULE_UV_LIBS ?= $(if $(filter %.a,$(UV_LIBS)),$(shared_uv),$(UV_LIBS))
+# libsodium authenticates the rendezvous. Without its header, crun is built without it.
 HAVE_SODIUM := $(shell printf '\043include <sodium.h>\n' | \
     $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
-SODIUM_LIBS ?= $(if $(HAVE_SODIUM),$(or $(filter /%,$(sodium_archive)),-lsodium))
+SODIUM_LIBS ?= $(if $(HAVE_SODIUM),$(or $(call find_archive,libsodium.a),-lsodium))
+UV_LIBS := $(UV_LIBS)
+JANSSON_LIBS := $(JANSSON_LIBS)
+MODULE_UV_LIBS := $(MODULE_UV_LIBS)
+SODIUM_LIBS := $(SODIUM_LIBS)
 CHECK_LIBS   ?= $(or $(shell $(PKG_CONFIG) --libs check 2>/dev/null),-lcheck)
 
 # Gloo: Debian's libgloo-dev has no pkg-config file.
@@ -26,6 +40,8 @@ endif
 # CUDA and NCCL: CUDA_HOME and NCCL_HOME, the usual places, or a Python "nvidia" package. Only
 # headers are needed; the libraries are loaded when a program asks for them.
 hash := \#
+# The first folder PLACE/include that has the header $(2); $(1) is the list of places.
+find_include = $(firstword $(patsubst %/$(2),%,$(wildcard $(1:%=%/include/$(2)))))
 ifneq ($(NCCL),no)
 find_python_nvidia := import importlib.util as u; s = u.find_spec("nvidia"); \
                       print(*(s.submodule_search_locations if s else []))
@@ -34,8 +50,6 @@ cuda_places   := $(CUDA_HOME) $(CUDA_PATH) /usr/local/cuda /opt/cuda /usr/lib/cu
                  $(foreach d,$(python_nvidia),$(wildcard $(d)/cu[0-9]*) $(d)/cuda_runtime)
 nccl_places   := $(NCCL_HOME) $(CUDA_HOME) $(CUDA_PATH) /usr/local /usr/local/cuda /opt/nccl \
                  /opt/cuda /usr $(foreach d,$(python_nvidia),$(d)/nccl)
-# The first include/ of the places $(1) that has the header $(2).
-find_include   = $(firstword $(patsubst %/$(2),%,$(wildcard $(1:%=%/include/$(2)))))
 CUDA_INCLUDE  := $(call find_include,$(cuda_places),cuda_runtime.h)
 NCCL_INCLUDE  := $(call find_include,$(nccl_places),nccl.h)
 # Python wheels have what these headers include in folders of its own.
@@ -68,6 +82,32 @@ ifeq ($(NCCL)$(HAVE_NCCL),yes)
 $(error NCCL=yes, but $(no_nccl_why))
 endif
 
+# HIP and RCCL: ROCM_HOME and RCCL_HOME, or the usual places. Only headers are needed here, too.
+ifneq ($(RCCL),no)
+rocm_places   := $(ROCM_HOME) $(ROCM_PATH) /opt/rocm /usr
+HIP_INCLUDE   := $(call find_include,$(rocm_places),hip/hip_runtime_api.h)
+RCCL_INCLUDE  := $(call find_include,$(RCCL_HOME) $(rocm_places),rccl/rccl.h)
+rocm_includes := $(filter-out /usr/include,$(HIP_INCLUDE) $(RCCL_INCLUDE))
+RCCL_CPPFLAGS := -D__HIP_PLATFORM_AMD__ $(foreach d,$(rocm_includes),-isystem $(d))
+rccl_source   := $(hash)include <hip/hip_runtime_api.h>\n$(hash)include <rccl/rccl.h>\n
+rccl_compile  := $(CC) $(RCCL_CPPFLAGS) -fsyntax-only -x c -
+rccl_compiles := $(if $(and $(HIP_INCLUDE),$(RCCL_INCLUDE)),$(shell \
+    printf '$(rccl_source)' | $(rccl_compile) >/dev/null 2>&1 && echo yes))
+endif
+HAVE_RCCL     := $(rccl_compiles)
+ifeq ($(RCCL),no)
+no_rccl_why   := RCCL=no
+else ifeq ($(HIP_INCLUDE),)
+no_rccl_why   := no hip/hip_runtime_api.h; set ROCM_HOME$(if $(RCCL_INCLUDE),, and RCCL_HOME)
+else ifeq ($(RCCL_INCLUDE),)
+no_rccl_why   := no rccl/rccl.h; set RCCL_HOME
+else
+no_rccl_why   := the headers of $(HIP_INCLUDE) do not compile
+endif
+ifeq ($(RCCL)$(HAVE_RCCL),yes)
+$(error RCCL=yes, but $(no_rccl_why))
+endif
+
 # MPI: the flags that the compiler wrapper MPICC adds, or those of pkg-config. The module is built
 # for the wrapper's MPI: MPICC=mpicc.mpich where Open MPI is installed, too.
 MPICC ?= mpicc
@@ -89,6 +129,7 @@ ifeq ($(MPI)$(HAVE_MPI),yes)
 $(error MPI=yes, but $(no_mpi_why))
 endif
 
-detect_text := bundled=$(BUNDLED) sodium=$(HAVE_SODIUM) $(SODIUM_LIBS) gloo=$(HAVE_GLOO) \
+detect_text := bundled=$(BUNDLED) uv=$(UV_LIBS) jansson=$(JANSSON_LIBS) \
+               sodium=$(HAVE_SODIUM) $(SODIUM_LIBS) gloo=$(HAVE_GLOO) \
                nccl=$(HAVE_NCCL) $(CUDA_INCLUDE) $(NCCL_INCLUDE) \
-               mpi=$(HAVE_MPI) $(MPI_CPPFLAGS) $(MPI_LIBS)
+               rccl=$(HAVE_RCCL) $(RCCL_CPPFLAGS) mpi=$(HAVE_MPI) $(MPI_CPPFLAGS) $(MPI_LIBS)

@@ -22,6 +22,8 @@ completions    = $(notdir $(wildcard docs/completion/*.bash))
 installed_name = $(PROGRAM_PREFIX)$(basename $(c))
 
 # What is installed: one line "mode source destination" per file.
+units := crun-agent.service crun-agent-jobs.service
+
 define manifest
 $(foreach p,$(wildcard $(BUILD)/bin/*),755 $(p) $(bindir)/$(PROGRAM_PREFIX)$(notdir $(p)),)
 755 $(BUILD)/lib/$(crunrt_SONAME) $(libdir)/$(crunrt_SONAME),
@@ -35,7 +37,7 @@ $(foreach b,$(wildcard $(BUILD)/lib/crunrt/*.so),755 $(b) $(libdir)/crunrt/$(not
 $(foreach m,$(wildcard docs/*.1),644 $(m) $(mandir)/man1/$(PROGRAM_PREFIX)$(notdir $(m)),)
 $(foreach m,$(wildcard docs/*.3),644 $(m) $(mandir)/man3/$(notdir $(m)),)
 $(foreach c,$(completions),644 $(BUILD)/completion/$(c) $(completiondir)/$(installed_name),)
-644 $(BUILD)/crun-agent.service $(unitdir)/$(PROGRAM_PREFIX)crun-agent.service,
+$(foreach u,$(units),644 $(BUILD)/$(u) $(unitdir)/$(PROGRAM_PREFIX)$(u),)
 endef
 
 # One make after the other, so that the second one sees what the first one built.
@@ -52,7 +54,7 @@ completion_values = s/^\(complete .*\) \(crun[a-z-]*\)$$/\1 $(PROGRAM_PREFIX)\2/
 install-only: ## install what is built already
 	$(Q)mkdir -p $(BUILD)/completion
 	$(Q)sed $(pc_values) worker_runtime/crunrt.pc.in > $(BUILD)/crunrt.pc
-	$(Q)sed '$(unit_values)' operator/crun-agent.service > $(BUILD)/crun-agent.service
+	$(Q)for u in $(units); do sed '$(unit_values)' operator/$$u > $(BUILD)/$$u; done
 	$(Q)for c in $(completions); do \
 	    sed '$(completion_values)' docs/completion/$$c > $(BUILD)/completion/$$c; done
 	$(Q)printf '%s\n' '$(subst $(comma),' ',$(strip $(manifest)))' | \

@@ -7,7 +7,8 @@ those of the table, and there is no circle: neither between chambers nor between
 chamber. Pure files reach no header that could do I/O. docs/architecture.md explains why.
 
     make/lint_arrows.py [FOLDER]         report what is wrong, one line each (default: this folder)
-    make/lint_arrows.py --document       write the list of arrows into docs/architecture.md
+    make/lint_arrows.py --document       write the picture of the rooms and the list of arrows into
+                                         docs/architecture.md
 """
 import os
 import pathlib
@@ -24,10 +25,13 @@ FACES = {
     "base": "*",
     "contract": ["channel.h", "packet.h", "progress.h"],
     "store": ["store.h", "wire/wire.h"],
-    "rendezvous": ["rendezvous.h", "server.h", "store_guard.h", "types.h"],
+    "rendezvous": ["http/http.h", "relay/relay.h", "rendezvous.h", "secure/secure.h", "server.h",
+                   "store_guard.h", "types.h"],
+    "remote": ["remote.h"],
     "inspect": ["inspect.h", "inspector.h"],
     "status": ["attach.h", "json_text.h", "snapshot.h", "status.h", "view.h"],
-    "agent": ["agent.h", "agent_job.h", "health/health.h", "output/console.h"],
+    "agent": ["agent.h", "agent_job.h", "evidence/xid_program.h", "health/health.h",
+              "output/console.h", "watchdog/log_rules.h"],
     "launcher": [],
     "operator": [],
     "worker_runtime": ["include/crunrt.h"],
@@ -56,49 +60,62 @@ CHAMBERS = {
     "store/command": (None, []),
 
     "rendezvous": (None, ["rendezvous/coordinator", "rendezvous/dial", "rendezvous/host",
-                          "rendezvous/member", "rendezvous/protocol", "rendezvous/secure",
-                          "rendezvous/way"]),
+                          "rendezvous/member", "rendezvous/protocol", "rendezvous/way"]),
     "rendezvous/protocol": ("protocol.h", []),
     "rendezvous/secure": ("secure.h", []),
+    "rendezvous/http": ("http.h", []),
+    "rendezvous/relay": ("relay.h", ["rendezvous/dial", "rendezvous/protocol"]),
     "rendezvous/rules": ("rules.h", []),
-    "rendezvous/coordinator": ("coordinator.h", ["rendezvous/protocol", "rendezvous/rules"]),
+    "rendezvous/coordinator": ("coordinator.h", ["inspect", "rendezvous/protocol",
+                                                 "rendezvous/rules"]),
     "rendezvous/member": ("member.h", ["rendezvous/protocol"]),
     "rendezvous/host": ("host.h", ["rendezvous/coordinator", "rendezvous/protocol",
-                                   "rendezvous/rules", "rendezvous/secure", "store"]),
-    "rendezvous/dial": ("dial.h", ["rendezvous/protocol", "rendezvous/secure", "store"]),
+                                   "rendezvous/rules", "store"]),
+    "rendezvous/dial": ("dial.h", ["rendezvous/protocol", "store"]),
     "rendezvous/etcd": ("etcd.h", ["rendezvous/dial"]),
     "rendezvous/way": ("way.h", ["rendezvous/dial", "rendezvous/etcd", "rendezvous/host",
-                                 "rendezvous/protocol", "rendezvous/secure", "store"]),
+                                 "rendezvous/protocol", "store"]),
 
-    "inspect": (None, []),
+    "remote": (None, ["rendezvous"]),
+
+    "inspect": (None, ["store"]),
 
     "status": (None, ["contract", "rendezvous"]),
 
-    "agent": (None, ["agent/evidence", "agent/node", "agent/output", "agent/process",
-                     "agent/report", "agent/verdict", "agent/watchdog", "contract", "inspect",
-                     "rendezvous", "status"]),
+    "agent": (None, ["agent/attempt", "agent/channel", "agent/inspection", "agent/node",
+                     "agent/output", "agent/process", "agent/record", "agent/report",
+                     "agent/trainjob", "agent/watchdog", "rendezvous", "status"]),
+    "agent/attempt": ("attempt.h", ["agent/channel", "agent/node", "agent/output", "agent/process",
+                                    "agent/record", "agent/report", "contract"]),
+    "agent/channel": ("worker_channel.h", ["agent/node", "agent/process", "contract"]),
+    "agent/inspection": ("inspection.h", ["agent/watchdog", "inspect", "rendezvous"]),
+    "agent/record": ("record.h", ["agent/channel", "agent/evidence", "agent/output",
+                                  "agent/process", "agent/report", "agent/verdict",
+                                  "status"]),
     "agent/node": ("node.h", ["contract", "rendezvous"]),
-    "agent/health": ("health.h", []),
+    "agent/health": ("health.h", ["rendezvous"]),
     "agent/system": ("system.h", []),
     "agent/process": ("nursery.h", ["agent/system"]),
-    "agent/output": ("log_relay.h", []),
+    "agent/output": ("log_relay.h", ["agent/system"]),
     "agent/evidence": ("evidence.h", []),
     "agent/verdict": ("verdict.h", ["agent/evidence", "rendezvous", "status"]),
     "agent/report": ("report.h", ["agent/process", "rendezvous", "status"]),
+    "agent/trainjob": ("trainjob.h", ["rendezvous"]),
     "agent/watchdog": ("watchdog.h", []),
 
     "launcher": (None, ["agent", "inspect", "launcher/devices", "launcher/frameworks",
-                        "launcher/hosts",
+                        "launcher/hosts", "launcher/jobset",
                         "launcher/keeper", "launcher/options", "launcher/pmi",
-                        "launcher/scheduler"]),
+                        "launcher/scheduler", "remote"]),
     "launcher/frameworks": ("frameworks.h", ["store"]),
     "launcher/keeper": ("keeper.h", []),
     "launcher/options": ("options.h", ["launcher/hosts", "launcher/scheduler", "rendezvous"]),
     "launcher/devices": ("devices.h", []),
+    "launcher/jobset": ("jobset.h", ["rendezvous"]),
     "launcher/pmi": ("pmi.h", ["store"]),
     "launcher/hosts": ("hosts.h", ["agent"]),
     "launcher/scheduler": ("scheduler.h", []),
-    "operator": (None, ["inspect", "rendezvous", "status"]),
+    "operator": (None, ["inspect", "remote", "rendezvous", "status"]),
 
     "worker_runtime/include": (None, []),
     "worker_runtime/report": ("report.h", []),
@@ -119,6 +136,7 @@ CHAMBERS = {
                                              "worker_runtime/host", "worker_runtime/modules",
                                              "worker_runtime/report", "worker_runtime/store"]),
     "worker_runtime/mpi": (None, []),
+    "worker_runtime/torch": (None, []),
 
     "examples": (None, ["worker_runtime"]),
     "examples/cuda": (None, ["worker_runtime"]),
@@ -131,7 +149,7 @@ IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h",
 PURE = [
     "base/buffer.c", "base/program/command_line.c", "base/error.c", "base/parse.c",
     "base/network/port_range.c", "base/program/program_text.c", "base/time/suspension.c",
-    "base/template.c", "base/text.c", "base/time/waiting.c",
+    "base/template.c", "base/text.c", "base/time/waiting.c", "base/trace.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",
@@ -141,11 +159,14 @@ PURE = [
     "store/gateway/gate.c", "store/gateway/gateway.c", "store/gateway/greeting.c",
     "store/gateway/trunk.c",
     "rendezvous/protocol/message.c", "rendezvous/protocol/host_session.c",
+    "rendezvous/protocol/trunk.c", "rendezvous/relay/core.c", "rendezvous/host/trunk_end.c",
     "rendezvous/protocol/member_session.c", "rendezvous/rules/assignment.c",
     "rendezvous/coordinator/coordinator.c", "rendezvous/member/member.c",
     "rendezvous/rules/behind.c", "rendezvous/rules/budget.c", "rendezvous/coordinator/change.c",
     "rendezvous/coordinator/charge.c", "rendezvous/coordinator/incarnation.c",
-    "rendezvous/coordinator/forming.c", "rendezvous/coordinator/joining.c",
+    "rendezvous/coordinator/forming.c", "rendezvous/coordinator/hang.c",
+    "rendezvous/coordinator/pairs.c", "rendezvous/rules/pairs.c",
+    "rendezvous/coordinator/joining.c",
     "rendezvous/coordinator/limits.c", "rendezvous/coordinator/seats.c",
     "rendezvous/coordinator/seat_table.c", "rendezvous/coordinator/settings.c",
     "rendezvous/coordinator/view.c", "rendezvous/coordinator/waiting.c",
@@ -160,15 +181,18 @@ PURE = [
     "rendezvous/etcd/answer.c", "rendezvous/etcd/election.c",
     "rendezvous/etcd/fields.c", "rendezvous/dial/race.c", "rendezvous/dial/stranger.c",
     "rendezvous/way/signpost_value.c",
+    "remote/message.c",
     "inspect/fold.c", "inspect/report.c", "inspect/row.c",
     "agent/node/node.c", "agent/node/worker_group.c", "agent/node/worker_page.c",
-    "agent/health/judge.c",
-    "agent/environment.c", "agent/role.c",
-    "agent/output/line_splitter.c", "agent/output/last_bytes.c",
+    "agent/health/judge.c", "agent/health/nvhcd.c",
+    "agent/attempt/environment.c", "agent/attempt/role.c",
+    "agent/output/line_splitter.c", "agent/output/fold.c", "agent/output/last_bytes.c",
     "agent/verdict/failures.c",
     "agent/evidence/last_lines.c", "agent/report/ledger.c", "agent/report/ledger_text.c",
     "agent/verdict/order.c", "agent/verdict/text.c", "agent/verdict/report.c",
     "agent/verdict/box.c", "agent/evidence/error_record.c",
+    "agent/trainjob/status.c",
+    "agent/watchdog/log_rules.c",
     "agent/watchdog/quiet.c", "agent/watchdog/timers.c", "agent/watchdog/timer_request.c",
     "status/judge.c", "status/metrics.c", "status/view.c",
     "contract/packet.c", "contract/progress.c",
@@ -179,7 +203,7 @@ PURE = [
     "launcher/options/hosts_options.c", "launcher/hosts/entries.c", "launcher/hosts/lead.c",
     "launcher/hosts/lines.c", "launcher/hosts/message.c", "launcher/hosts/tree.c",
     "launcher/hosts/way.c", "launcher/frameworks/tf_config.c",
-    "launcher/pmi/elf.c", "launcher/pmi/request.c",
+    "launcher/jobset/protocol.c", "launcher/pmi/elf.c", "launcher/pmi/request.c",
     "launcher/options/scheduler_options.c", "launcher/scheduler/scheduler.c",
     "launcher/scheduler/variables.c", "launcher/scheduler/host_list.c",
     "launcher/scheduler/slurm.c", "launcher/scheduler/mpi.c", "launcher/scheduler/batch.c",
@@ -187,10 +211,12 @@ PURE = [
 ]
 MAY_REACH = {  # they parse JSON and do no I/O
     "inspect/row.c": {"jansson.h"},
+    "agent/health/nvhcd.c": {"jansson.h"},
     "status/judge.c": {"jansson.h"}, "status/metrics.c": {"jansson.h"},
     "status/view.c": {"jansson.h"},
     "agent/evidence/error_record.c": {"jansson.h"},
     "agent/watchdog/timer_request.c": {"jansson.h"},
+    "launcher/jobset/protocol.c": {"jansson.h"},
     "rendezvous/etcd/answer.c": {"jansson.h"}, "rendezvous/etcd/fields.c": {"jansson.h"},
 }
 IMPURE_CALL = re.compile(r"\b(time|clock_gettime|gettimeofday|cr_\w*now\w*|cr_monotonic_\w+"
@@ -454,14 +480,22 @@ def check_contents(files):
         yield from (f"{table}: {h} is listed, but not there" for h in listed if h not in has)
 
 
+def lined_files():
+    """Yields the files whose lines have a limit of length. It never looks into build/: other tests
+    make and remove folders there meanwhile."""
+    for root, folders, names in os.walk("."):
+        folders[:] = sorted(f for f in folders if pathlib.Path(root, f) != pathlib.Path("build"))
+        for name in sorted(names):
+            path = pathlib.Path(root, name)
+            if any(path.match(p) for p in HAS_WIDTH) and not str(path).startswith(NOT_YET):
+                yield path
+
+
 def check_width():
-    for pattern in HAS_WIDTH:
-        for path in sorted(pathlib.Path(".").rglob(pattern)):
-            if path.parts[0] == "build" or str(path).startswith(NOT_YET):
-                continue
-            for number, line in enumerate(path.read_text().splitlines(), 1):
-                if len(line) > LINE_WIDTH:
-                    yield f"{path}:{number}: {len(line)} columns; at most {LINE_WIDTH}"
+    for path in lined_files():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if len(line) > LINE_WIDTH:
+                yield f"{path}:{number}: {len(line)} columns; at most {LINE_WIDTH}"
 
 
 def source_files():
@@ -478,10 +512,11 @@ def problems():
     yield from check_width()
 
 
-# ---- the list of arrows in docs/architecture.md ----
+# ---- the picture of the rooms and the list of arrows in docs/architecture.md ----
 
 DOCUMENT = pathlib.Path("docs/architecture.md")
-BEGIN, END = "<!-- chambers -->\n", "<!-- end of chambers -->\n"
+PROGRAMS = {"launcher": "crun", "operator": "crun-agent", "store": "crun-store",
+            "worker_runtime": "libcrunrt"}
 
 
 def arrows():
@@ -501,18 +536,41 @@ def arrows():
     return "\n".join(rows) + "\n"
 
 
+def rooms():
+    """A mermaid diagram of the rooms, with an arrow for each room that includes another one. Each
+    room includes base/, so base has no arrows and stands below, by an invisible line."""
+    files = source_files()
+    seen = sorted({(f.room, h.split("/")[0]) for f in files for _, h in f.ours})
+    between = [(a, b) for a, b in seen if a != b and b != "base"]
+    names = [room for room in reversed(FACES) if room != "base"]
+    lines = ["```mermaid", "flowchart TD"]
+    for room in names:
+        program = f"<br/>{PROGRAMS[room]}" if room in PROGRAMS else ""
+        lines.append(f'    {room}["{room}/{program}"]')
+    lines.append('    base["base/: each room may include it"]')
+    lines += [f"    {a} --> {b}" for a, b in between]
+    lowest = [room for room in names if room not in {a for a, _ in between}]
+    lines += [f"    {room} ~~~ base" for room in lowest]
+    return "\n".join(lines + ["```"]) + "\n"
+
+
+def replaced(text, name, part):
+    """The text with `part` between the two comments that mark the part `name`."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    return text[:text.index(begin) + len(begin)] + part + text[text.index(end):]
+
+
 def documented():
-    """docs/architecture.md with the list as it should be."""
-    text = DOCUMENT.read_text()
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    return text[:begin] + arrows() + text[end:]
+    """docs/architecture.md with the picture and the list as they should be."""
+    return replaced(replaced(DOCUMENT.read_text(), "rooms", rooms()), "chambers", arrows())
 
 
 def check_document(_):
     if not DOCUMENT.exists():
         return  # a tree without documents
     if documented() != DOCUMENT.read_text():
-        yield f"{DOCUMENT}: the list of arrows is not up to date; run: make docs"
+        yield (f"{DOCUMENT}: the picture of the rooms or the list of arrows is not up to date; "
+               "run: make docs")
 
 
 def main():

@@ -27,6 +27,8 @@ ENVIRONMENT = [
      "the network interface of the gloo backend; else the one that leads to the store"),
     ("CRUNRT_NCCL_LIBRARY, CRUNRT_CUDA_LIBRARY",
      "other files than libnccl.so.2 and libcuda.so.1"),
+    ("CRUNRT_RCCL_LIBRARY, CRUNRT_HIP_LIBRARY",
+     "the same for the backend rccl: other files than librccl.so.1 and libamdhip64.so"),
     ("CRUNRT_NCCL_BLOCKING", "\"0\": non-blocking NCCL communicators; NCCL then makes a thread per"
      " operation"),
     ("CRUNRT_NCCL_RANKS_PER_ROOT",
@@ -118,8 +120,10 @@ def page(header, version):
     for name, meaning in ENVIRONMENT:
         out += [".TP", f".B {escape(name)}", escape(meaning)]
     out += [".SH FILES", ".TP",
-            ".I crunrt/gloo.so, crunrt/nccl.so, crunrt/mpi.so, crunrt/store_host.so",
-            "Backends and the store's server, loaded on demand from the folder crunrt/ beside the",
+            ".I crunrt/gloo.so, crunrt/nccl.so, crunrt/rccl.so, crunrt/mpi.so,",
+            ".I crunrt/store_host.so",
+            "Backends, the store's server, and (crunrt/torch_gloo.so) what crunrt.recovery of",
+            "Python needs, loaded on demand from the folder crunrt/ beside the",
             "library, from ../lib/crunrt/, /usr/local/lib/crunrt or /usr/lib/crunrt.",
             ".SH SEE ALSO", ".BR crun (1)"]
     return "\n".join(out) + "\n"

@@ -1,18 +1,22 @@
 /* The program crun-agent: a daemon that hosts rendezvous and stores, and commands for operators.
  *
  * `serve` hosts the coordinators and the stores of any number of jobs, so that no training node has
- * to host them. `status` lists the jobs of a coordinator, `notify` requests nodes of a job to leave
- * it, and `dump` requests flight records from workers. These three commands work with every
- * coordinator, whether `crun-agent serve` or a crun hosts it. `why` shows where workers wait, `top`
- * follows a job in a terminal, and `key` derives a key of one job from a secret. */
+ * to host them. `relay` carries the connections of many nodes to a coordinator. `status` lists the
+ * jobs of a coordinator, `notify` requests nodes of a job to leave it, and `dump` requests flight
+ * records from workers. These three commands work with every coordinator, whether `crun-agent
+ * serve` or a crun hosts it. `why` shows where workers wait, `top` follows a job in a terminal, and
+ * `key` derives a key of one job or user from a secret. `jobs` is a second daemon, which runs jobs
+ * that users start from other hosts. */
 #include "operator/operator_internal.h"
 
 #include "base/log.h"
 #include "base/process/daemon.h"
+#include "remote/remote.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *operator_token_file(const struct cr_command *command,
                                 const struct cr_command_line *line) {
@@ -35,6 +39,16 @@ int operator_read_where(const struct cr_command *command, const struct cr_comman
         return operator_authenticate(command, line);
     }
     return cr_complain_usage(command->name, "%s", err.text);
+}
+
+int operator_read_auth(const struct cr_command *command, const char *word, int *out) {
+    *out = strcmp(word, "off") == 0        ? RENDEZVOUS_AUTH_OFF
+           : strcmp(word, "required") == 0 ? RENDEZVOUS_AUTH_REQUIRED
+           : strcmp(word, "munge") == 0    ? RENDEZVOUS_AUTH_MUNGE
+                                           : RENDEZVOUS_AUTH_AUTO;
+    if (*out != RENDEZVOUS_AUTH_AUTO || strcmp(word, "auto") == 0) return 0;
+    return cr_complain_usage(command->name,
+                             "--auth: '%s' is not known; give auto, required, munge or off", word);
 }
 
 int operator_give_order(const struct cr_command *command, const struct cr_endpoint *where,
@@ -61,6 +75,16 @@ static const char man_description[] =
     "         \\-\\-rdzv\\-id=JOB \\-\\-rdzv\\-conf=is_host=0 PROGRAM\n"
     ".fi\n"
     ".PP\n"
+    ".B relay\n"
+    "carries the connections of up to 64 nodes to a coordinator over one connection, for jobs\n"
+    "with more nodes than a process may have descriptors.\n"
+    ".PP\n"
+    ".B jobs\n"
+    "runs the commands of users who call from other hosts with\n"
+    ".BR \"crun \\-\\-on\" ,\n"
+    "and\n"
+    ".B key\n"
+    "derives keys.\n"
     "The other commands ask a coordinator at HOST:PORT, which is a crun-agent or a crun that\n"
     "hosts its job.\n";
 
@@ -82,11 +106,10 @@ static const char man_tail[] =
     ".BR crun (1),\n"
     ".BR crun\\-store (1)\n";
 
-static const struct cr_command *const commands[] = {&operator_serve, &operator_status,
-                                                    &operator_notify, &operator_admit,
-                                                    &operator_dump,
-                                                    &operator_why, &operator_top, &operator_key,
-                                                    NULL};
+static const struct cr_command *const commands[] = {
+    &operator_serve, &operator_relay, &operator_status, &operator_notify, &operator_admit,
+    &operator_dump,  &operator_why,   &operator_top,    &operator_key,
+    &operator_jobs,  NULL};
 
 static const struct cr_program program = {
     .name = "crun-agent",
@@ -101,6 +124,7 @@ static const struct cr_program program = {
 };
 
 int main(int argc, char **argv) {
+    if (strcmp(argv[0], REMOTE_SESSION_NAME) == 0) return remote_session_main(argc, argv);
     cr_keep_standard_files();
     cr_log_setup("crun-agent", cr_log_parse_level(getenv("LOGLEVEL"), CR_LOG_WARN));
     return cr_program_main(&program, argc, argv);

@@ -2,5 +2,5 @@
 operator_SRCS := $(wildcard operator/*.c)
 
 $(BUILD)/bin/crun-agent: $(call objects,$(operator_SRCS)) \
-    $(call rooms,inspect status rendezvous store base)
+    $(call rooms,status remote rendezvous inspect store base)
 	$(call link,$(program_LIBS))

@@ -40,6 +40,8 @@ static void print_job(void *arg, const struct rdzv_status_job *j) {
     if (j->awaited > 0) (void) printf(", %" PRIu32 " awaited", j->awaited);
     if (j->why[0] != '\0') (void) printf("; last: ");
     print_text(j->why);
+    if (j->slow[0] != '\0') (void) printf("; slow: ");
+    print_text(j->slow);
     (void) printf("\n");
 }
 
@@ -79,7 +81,8 @@ static void print_host(void *arg, const struct rdzv_status_host *h) {
 }
 
 static int show_text(const struct cr_endpoint *where, struct cr_error *err) {
-    static const struct rendezvous_status_events events = {print_job, print_node, print_host};
+    static const struct rendezvous_status_events events = {
+        .on_job = print_job, .on_node = print_node, .on_host = print_host};
     int jobs = 0;
     int rc = rendezvous_status(where, OPERATOR_TIMEOUT_MS, &events, &jobs, err);
     if (rc == 0 && jobs == 0) (void) printf("no jobs\n");
@@ -101,7 +104,8 @@ static void add(struct answer *a, json_t *list, json_t *item) {
 static void add_job(void *arg, const struct rdzv_status_job *j) {
     struct answer *a = arg;
     json_t *job = json_pack(
-        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:f, s:[], s:[]}",
+        "{s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:f, s:o, s:[], "
+        "s:[]}",
         "id",
         status_json_text(j->run_id),
         "phase", rendezvous_phase_name(j->phase), "round", (json_int_t) j->rounds - 1, "restarts",
@@ -110,7 +114,8 @@ static void add_job(void *arg, const struct rdzv_status_job *j) {
         (json_int_t) j->group_world_size, "world_size", (json_int_t) j->world_size, "awaited",
         (json_int_t) j->awaited, "why", status_json_text(j->why),
         "restarts_spent", (json_int_t) j->spent, "losses", (json_int_t) j->losses, "max_losses",
-        (json_int_t) j->loss_limit - 1, "backoff_s", (double) j->backoff_ms / 1000, "members",
+        (json_int_t) j->loss_limit - 1, "backoff_s", (double) j->backoff_ms / 1000, "slow",
+        status_json_text(j->slow), "members",
         "hosts");
     add(a, a->jobs, job);
 }
@@ -146,7 +151,8 @@ static void add_host(void *arg, const struct rdzv_status_host *h) {
 }
 
 static int show_json(const struct cr_endpoint *where, struct cr_error *err) {
-    static const struct rendezvous_status_events events = {add_job, add_node, add_host};
+    static const struct rendezvous_status_events events = {
+        .on_job = add_job, .on_node = add_node, .on_host = add_host};
     json_auto_t *jobs = json_array();
     struct answer a = {.jobs = jobs};
     int rc = rendezvous_status(where, OPERATOR_TIMEOUT_MS, &events, &a, err);

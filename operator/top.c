@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NOTICE_MS INT64_C(60000) /* time of the notice that the key n gives */
+#define NOTICE_MS INT64_C(60000) /* the key n announces that the node leaves in this many ms */
 #define KEYS      "q quit  j/k select  s stacks  f flight record  l log  n notice"
 
 enum { ONCE, JSON, INTERVAL, TOKEN, HELP, OPTION_COUNT };
@@ -34,7 +34,7 @@ static const struct cr_option options[OPTION_COUNT] = {
 struct top {
     struct top_source source;
     struct status_view view;
-    json_t *snapshot, *before; /* the last one; and an earlier one, or NULL */
+    json_t *snapshot, *before; /* the newest snapshot; and the one before it, or NULL */
     char message[256];         /* shown in the last line until the next key; "" if there is none */
     int64_t interval_ms;
 };
@@ -83,7 +83,8 @@ static void show_stacks(struct top *t) {
     if (t->source.kind == TOP_COORDINATOR) argv[n++] = (char *) t->source.target;
     argv[n++] = (char *) "--job";
     argv[n++] = (char *) field(status_view_job(&t->view), "id");
-    (void) top_terminal_run("/proc/self/exe", argv, true); /* it prints what goes wrong */
+    /* the result is not needed, because `why` prints its errors itself */
+    (void) top_terminal_run("/proc/self/exe", argv, true);
 }
 
 /* Runs the user's pager with the log files of the selected rank. */
@@ -108,8 +109,10 @@ static void show_log(struct top *t) {
                     strerror(-rc));
 }
 
-/* Gives an order to the crun of this host; or to the coordinator, which sends it on to the
- * nodes. */
+/* Gives an order, and shows the result in the last line. If the snapshots come from this host, the
+ * crun that made the newest one gets the order. If they come from a coordinator and the order is
+ * STATUS_ORDER_DUMP, the coordinator gets the order and passes it on to all nodes. In all other
+ * cases the order is not possible. */
 static void give_order(struct top *t, enum status_order order) {
     const json_t *job = status_view_job(&t->view);
     struct rdzv_operate what = {.run_id = field(job, "id"), .host = "", .why = "crun-agent top"};
@@ -143,7 +146,7 @@ static void confirm_notice(struct top *t) {
     if (key == 'y') give_order(t, STATUS_ORDER_NOTICE);
 }
 
-/* Handles a key. Returns false if the user wants to end. */
+/* Handles a key. Returns false if the key ends the program. */
 static bool handle_key(struct top *t, int key) {
     t->message[0] = '\0';
     switch (key) {

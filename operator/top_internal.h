@@ -19,13 +19,15 @@ enum top_source_kind {
 
 struct top_source {
     enum top_source_kind kind;
-    const char *target;           /* what the user typed; NULL for the only job of this host */
-    struct cr_endpoint endpoint;  /* of the coordinator */
+    const char *target;           /* the word that the user typed; NULL = the only job of this
+                                   * host */
+    struct cr_endpoint endpoint;  /* address of the coordinator, if kind is TOP_COORDINATOR */
 };
 
-/* Finds out what `target` is: the id of a job on this host, HOST:PORT of a coordinator or of a
- * status address, http://HOST:PORT/ or unix:PATH; NULL for the only job of this host. Stores the
- * first snapshot in *out. Returns 0; or a negative errno, and sets err. */
+/* Finds out what kind of source `target` is: the id of a job on this host; HOST:PORT of a
+ * coordinator or of a status address; http://HOST:PORT/ or unix:PATH of a status address; or NULL,
+ * which stands for the only job of this host. Stores the first snapshot in *out. Returns 0; or a
+ * negative errno, and sets err. */
 int top_source_open(struct top_source *s, const char *target, json_t **out, struct cr_error *err);
 
 /* Fetches a new snapshot. Returns 0; or a negative errno, and sets err. */
@@ -38,20 +40,20 @@ enum top_key { TOP_KEY_NONE, TOP_KEY_UP = 1000, TOP_KEY_DOWN };
 /* Switches the terminal to single keys and to its second screen. Returns 0; or a negative errno if
  * stdin and stdout are not a terminal. */
 int top_terminal_open(void);
-/* Switches the terminal back. If SIGTERM, SIGHUP, SIGINT or SIGQUIT has come since it was opened,
- * ends the process by that signal. */
+/* Restores the terminal's settings and its first screen. If SIGTERM, SIGHUP, SIGINT or SIGQUIT has
+ * come since top_terminal_open(), the function ends the process by that signal. */
 void top_terminal_end(void);
 
 void top_terminal_size(size_t *columns, size_t *rows);
 /* Replaces what is on the screen by these lines. */
 void top_terminal_draw(const char *text, size_t len);
-/* Waits for a key, at most timeout_ms. Returns the character, an enum top_key, or TOP_KEY_NONE if
- * no key came or the size has changed; -1 if the terminal is gone, or if a signal has come that is
- * to end the process. */
+/* Waits for a key, at most timeout_ms. Returns the key, as a character or an enum top_key. Returns
+ * TOP_KEY_NONE if no key came or the terminal's size has changed; -1 if the terminal is gone or a
+ * signal that shall end the process has come. */
 int top_terminal_key(int timeout_ms);
-/* Runs a program on the terminal's first screen and waits for its end; if `waits`, also for a key.
- * Then switches back to the second screen. Returns the program's exit status, or a negative errno
- * if it cannot be run. */
+/* Runs a program on the terminal's first screen and waits for its end; if `waits` is true, also
+ * waits for a key after it. Then switches back to the second screen. Returns the program's exit
+ * status, or a negative errno if the program cannot be run. */
 int top_terminal_run(const char *program, char *const argv[], bool waits);
 
 #endif

@@ -9,21 +9,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Longest time in ms for a coordinator's answer. If the address is that of an HTTP server, no
- * answer comes, because the server waits for the rest of a request. A person waits for all of this
- * time, so it is short. */
+/* Longest time in ms for a coordinator's answer. top tries HOST:PORT first as a coordinator, then
+ * as a status address. An HTTP server does not answer the first try, because it waits for the rest
+ * of a request. The user has to wait for all of this time, so it is short. */
 #define COORDINATOR_TIMEOUT_MS 3000
 #define LOOK_TIMEOUT_MS 1000 /* longest time in ms for all crun processes of this host to answer */
 
 /* ---- jobs of this host ---- */
 
-/* Returns the job of the crun that made the snapshot: the only job of the snapshot that has ranks.
- * Returns NULL if no job has. */
+/* Returns the job of the crun that made the snapshot: the only job of the snapshot that says what
+ * the crun's own node does. Returns NULL if the snapshot has no such job. */
 static json_t *own_job(const json_t *snapshot) {
     size_t i;
     json_t *job;
     json_array_foreach(json_object_get(snapshot, "jobs"), i, job) {
-        if (json_object_get(job, "ranks") != NULL) return job;
+        if (json_object_get(job, "group_state") != NULL) return job;
     }
     return NULL;
 }
@@ -50,19 +50,19 @@ static int check_one_job(const json_t *found, struct cr_error *err) {
     return cr_fail(err, -EINVAL, "several jobs run on this host: %s; give one of these ids", list);
 }
 
-/* Merges the snapshots of a job's nodes that run on this host: the ranks of all are put into one of
- * them. This is the snapshot of the node that hosts the rendezvous, or else the first one. */
+/* Merges the snapshots of those nodes of one job that run on this host: adds all ranks to one of
+ * the snapshots. This is the snapshot of the node that hosts the rendezvous or, if that node runs
+ * elsewhere, the first one. Returns a new reference to this snapshot. */
 static json_t *merge(const json_t *found) {
     json_t *result = json_array_get(found, 0), *snapshot, *rank;
     size_t i, j;
     json_array_foreach(found, i, snapshot) {
         if (json_array_size(json_object_get(own_job(snapshot), "nodes")) > 0) result = snapshot;
     }
-    json_t *ranks = json_object_get(own_job(result), "ranks");
     json_array_foreach(found, i, snapshot) {
         if (snapshot == result) continue;
         json_array_foreach(json_object_get(own_job(snapshot), "ranks"), j, rank) {
-            (void) json_array_append(ranks, rank);
+            status_put_rank(own_job(result), json_incref(rank));
         }
     }
     if (json_array_size(found) > 1) status_judge(own_job(result));
@@ -87,7 +87,8 @@ static int read_here(const struct top_source *s, json_t **out, struct cr_error *
 /* ---- a coordinator ---- */
 
 static int read_coordinator(const struct top_source *s, json_t **out, struct cr_error *err) {
-    static const struct rendezvous_status_events events = {status_add_job, status_add_node, NULL};
+    static const struct rendezvous_status_events events = {.on_job = status_add_job,
+                                                           .on_node = status_add_node};
     json_t *jobs = json_array();
     int rc = rendezvous_status(&s->endpoint, COORDINATOR_TIMEOUT_MS, &events, jobs, err);
     if (rc < 0) json_decref(jobs);
@@ -121,6 +122,6 @@ int top_source_open(struct top_source *s, const char *target, json_t **out, stru
     s->kind = TOP_COORDINATOR;
     rc = top_source_read(s, out, err);
     if (rc != -EPROTO && rc != -ETIMEDOUT) return rc;
-    s->kind = TOP_ADDRESS; /* what listens there is no coordinator */
+    s->kind = TOP_ADDRESS; /* no coordinator answers at HOST:PORT */
     return status_fetch(target, OPERATOR_TIMEOUT_MS, out, &other) == 0 ? 0 : rc;
 }

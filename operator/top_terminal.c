@@ -17,14 +17,15 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* State at file scope: a process has one terminal, and a signal handler writes ended_by. */
+/* The state is at file scope, because a process has only one terminal, and because a signal handler
+ * writes ended_by. */
 static struct termios before;
 static bool is_open;
 static volatile sig_atomic_t ended_by; /* the signal that is to end the process; 0 if none came */
 static char typed[16];                 /* bytes of keys that were read and are not handled yet */
 static size_t typed_len;
 
-/* A terminal that cannot be written to cannot show the error either, so errors are ignored. */
+/* Errors are ignored: a terminal to which a write fails could not show the error either. */
 static void write_bytes(const char *text, size_t len) {
     (void) cr_write_all(STDOUT_FILENO, text, len);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_TIMEOUT_MS 10000 /* longest time in ms for looking into the processes of this host */
+#define LOOK_TIMEOUT_MS 10000 /* longest time in ms for inspecting the workers of this host */
 
 enum { JOB, NODE, JSON, TOKEN, HELP, OPTION_COUNT };
 
@@ -29,7 +29,8 @@ static const struct cr_option options[OPTION_COUNT] = {
     [HELP] = CR_OPTION_HELP,
 };
 
-/* Looks into the workers on this host. */
+/* Inspects the workers on this host: those of the job `run_id`, or all if it is NULL. Stores the
+ * rows, malloc'ed, in *rows. Returns 0; or a negative errno, and sets err. */
 static int look_here(const char *run_id, struct inspect_row **rows, size_t *count,
                      struct cr_error *err) {
     char host[INSPECT_HOST_MAX] = "";
@@ -49,12 +50,12 @@ static int look_here(const char *run_id, struct inspect_row **rows, size_t *coun
 
 /* ---- workers of other hosts, through their coordinator ---- */
 
-#define ROWS_MAX ((size_t) 1 << 18) /* most ranks of a job that are shown */
+#define ROWS_MAX ((size_t) 1 << 18) /* largest number of ranks of a job that are shown */
 
 struct gathered {
     struct inspect_row *rows;
     size_t count, cap;
-    int64_t *ranks; /* [ROWS_MAX]: take_row() puts the ranks of one message here */
+    int64_t *ranks; /* [ROWS_MAX]; take_row() stores the ranks of one message here */
     int rc;         /* first error, or 0 */
 };
 
@@ -72,7 +73,8 @@ static void copy(char *out, size_t cap, const char *text) {
     (void) cr_text_copy(out, cap, text, strlen(text));
 }
 
-/* Adds a row for each rank of the message. Texts of other hosts may contain any bytes. */
+/* Adds a row for each rank of the message. Replaces unprintable bytes in its texts, because texts
+ * of other hosts may contain any bytes. */
 static void take_row(void *arg, const struct rdzv_row *m) {
     struct gathered *g = arg;
     struct inspect_row row;
@@ -95,7 +97,9 @@ static void take_row(void *arg, const struct rdzv_row *m) {
     }
 }
 
-/* Looks into the workers of a job on all its nodes, or on those of `host`. */
+/* Requests an inspection of a job's workers from the coordinator at `where`: on all nodes, or only
+ * on the nodes of `host` if it is not NULL. Stores the rows, malloc'ed, in *rows. Returns 0; or a
+ * negative errno, and sets err. */
 static int look_everywhere(const struct cr_endpoint *where, const char *run_id, const char *host,
                            struct inspect_row **rows, size_t *count, struct cr_error *err) {
     struct gathered g = {.ranks = calloc(ROWS_MAX, sizeof(*g.ranks))};
@@ -123,19 +127,21 @@ static int look_everywhere(const struct cr_endpoint *where, const char *run_id, 
 
 /* ---- the command ---- */
 
-/* Orders two rows by the ids of their jobs. */
+/* Callback of qsort(): sorts rows by the ids of their jobs. */
 static int compare_jobs(const void *a, const void *b) {
     return strcmp(((const struct inspect_row *) a)->job, ((const struct inspect_row *) b)->job);
 }
 
-/* Returns how many of the first rows, which are ordered by job, are of the job of the first one. */
+/* Returns how many rows at the beginning of `rows` belong to the same job as the first row. The
+ * rows must be sorted by job. */
 static size_t count_of_job(const struct inspect_row *rows, size_t count) {
     size_t n = 0;
     while (n < count && compare_jobs(&rows[0], &rows[n]) == 0) n++;
     return n;
 }
 
-/* Appends what is known about the workers of one job. */
+/* Appends the report about the workers of one job to `out`, or the rows as JSON if as_json is true.
+ * Returns 0 or a negative errno. */
 static int write_job(struct cr_buffer *out, struct inspect_row *rows, size_t count, bool as_json) {
     struct inspect_group *groups = NULL;
     size_t group_count;

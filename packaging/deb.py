@@ -113,9 +113,10 @@ def add_documents(tree):
             put(tree, f"usr/share/{path}", run(sys.executable, ROOT / "packaging/completion.py",
                                                shell, source, name))
     put(tree, "usr/share/doc/crun-launcher/copyright", (ROOT / "LICENSE").read_bytes())
-    unit = (ROOT / "operator" / "crun-agent.service").read_text()
-    put(tree, "usr/lib/systemd/system/crun-agent.service",
-        unit.replace("ExecStart=crun-agent", "ExecStart=/usr/bin/crun-agent"))
+    for unit in ("crun-agent.service", "crun-agent-jobs.service"):
+        text = (ROOT / "operator" / unit).read_text()
+        put(tree, f"usr/lib/systemd/system/{unit}",
+            text.replace("ExecStart=crun-agent", "ExecStart=/usr/bin/crun-agent"))
 
 
 def add_control(tree, build, version, architecture):

@@ -18,7 +18,7 @@ package-build:
 	$(Q)mkdir -p $(dir $(PACKAGE_BUILD))
 	+$(Q)flock $(PACKAGE_BUILD).lock $(again) BUILD=$(PACKAGE_BUILD) MPI=no BUNDLED=yes nccl_hints= \
 	    UV_LIBS='$(static_uv)' JANSSON_LIBS='$(static_jansson)' \
-	    SODIUM_LIBS='$(static_sodium)' MODULE_UV_LIBS='$(UV_LIBS)' \
+	    SODIUM_LIBS='$(static_sodium)' MODULE_UV_LIBS='$(MODULE_UV_LIBS)' \
 	    programs library backends
 
 wheel: package-build ## the wheel crun-launcher in build/dist
@@ -41,9 +41,11 @@ wheel-aarch64: ## the wheel for aarch64, with Debian's cross compiler (needs Deb
 	$(Q)packaging/wheel.py --build build/aarch64 --version $(VERSION) --machine aarch64 \
 	    --out $(PACKAGE_OUT) --tools $(AARCH64) --sysroot $(aarch64_root)
 
-check-aarch64: all wheel-aarch64 ## the aarch64 programs under qemu-user, where it is installed
+check-aarch64: aarch64-tools all wheel-aarch64 ## the aarch64 programs under qemu-user
 	$(Q)CRUN_TEST_AARCH64=$(PACKAGE_OUT) $(runner) --jobs 1 integration --filter aarch64
-.PHONY: wheel-aarch64 check-aarch64
+aarch64-tools:
+	$(Q)make/deps.sh aarch64
+.PHONY: wheel-aarch64 check-aarch64 aarch64-tools
 
 deb: package-build ## the Debian package crun-launcher in build/dist
 	$(Q)packaging/deb.py --build $(PACKAGE_BUILD) --version $(VERSION) --out $(PACKAGE_OUT)

@@ -17,6 +17,7 @@ get() { # apt-get with a state of its own
 }
 cd "$root/debs"
 get update
-get download libuv1-dev libuv1 libjansson-dev libjansson4 libsodium-dev libsodium23
+# Of libmunge only the header is needed: crun loads the library at run time.
+get download libuv1-dev libuv1 libjansson-dev libjansson4 libsodium-dev libsodium23 libmunge-dev
 for package in *.deb; do dpkg-deb -x "$package" "$root"; done
 touch "$root/complete"

@@ -21,7 +21,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAME = "crun_launcher"
 PROGRAMS = ("crun", "crun-store", "crun-agent")
-MODULES = ("gloo.so", "nccl.so", "store_host.so")
+MODULES = ("gloo.so", "nccl.so", "store_host.so", "torch_gloo.so")
 # Libraries that every host has: glibc's, and the run-time library of C++.
 ON_EVERY_HOST = re.compile(r"^(lib(c|m|dl|pthread|rt|gcc_s|stdc\+\+)\.so|ld-linux|linux-vdso)")
 STAMP = (2026, 1, 1, 0, 0, 0)  # the time of every file in the wheel
@@ -160,7 +160,7 @@ def add_package(wheel):
     for path in sorted(package.rglob("*")):
         if path.suffix == ".py" or path.name == "py.typed":
             wheel.add(f"crunrt/{path.relative_to(package)}", path.read_bytes())
-    for name in ("_crun_torchrun.py", "crun_torchrun.pth"):
+    for name in ("_crun_stacks.py", "crun_stacks.pth", "_crun_torchrun.py", "crun_torchrun.pth"):
         wheel.add(name, (ROOT / "python" / name).read_bytes())
 
 

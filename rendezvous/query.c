@@ -14,7 +14,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 const char *rendezvous_phase_name(uint32_t phase) { return coordinator_phase_name(phase); }
 const char *rendezvous_state_name(uint32_t state) { return seat_state_name(state); }
@@ -37,6 +36,7 @@ struct query {
      * were asked and that have answered; else NULL */
     void (*on_row)(void *arg, const struct rdzv_row *row);
     struct rendezvous_inspected *inspected;
+    bool is_refused; /* true: the coordinator has refused this operator */
 };
 
 static int connect_to(const struct query *q, int *out_fd) {
@@ -83,7 +83,7 @@ static int send_question(const struct query *q, int fd, const struct rdzv_messag
  * this was the last one, or -EPROTO and a text in err if the coordinator refuses or the message is
  * not an answer to this question. */
 static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error *err) {
-    const struct query *q = arg;
+    struct query *q = arg;
     switch ((unsigned) m->type) {
     case RDZV_STATUS_JOB:
         if (q->events != NULL) return q->events->on_job(q->arg, &m->status_job), 0;
@@ -110,7 +110,9 @@ static int take_answer(void *arg, const struct rdzv_message *m, struct cr_error 
     case RDZV_INSPECTED:
         if (q->inspected == NULL) break;
         return ++q->inspected->answered == q->inspected->asked ? 1 : 0;
-    case RDZV_REFUSED: return cr_fail(err, -EPROTO, "the coordinator refuses: %s", m->refused.why);
+    case RDZV_REFUSED:
+        q->is_refused = true;
+        return cr_fail(err, -EPROTO, "the coordinator refuses: %s", m->refused.why);
     default: break;
     }
     return cr_fail(err, -EPROTO, "the coordinator answered with an unexpected %s message",
@@ -168,23 +170,14 @@ static int receive_plain(const struct query *q, int fd, struct cr_buffer *in) {
 /* Creates q->tunnel, and exchanges the messages of the handshake until the tunnel is open. Returns
  * 0, or a negative errno and a text in q->err. */
 static int shake_hands(struct query *q, int fd) {
-    uint8_t key[SECURE_KEY], random[SECURE_KEY];
     struct cr_buffer early = {0};
     const char *run_id = secure_keys_operates(secure_ring_keys(ring));
     if (run_id == NULL) {
         return cr_fail(q->err, -ENOENT, "the token file '%s' has no operator's key, only a node's",
                        secure_ring_path(ring));
     }
-    int rc = secure_ring_choose(ring, SECURE_OPERATOR, run_id, key, q->err);
-    if (rc < 0) return rc;
-    if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
-        return cr_fail_errno(q->err, "cannot draw a random number");
-    }
-    q->tunnel = secure_tunnel_connect(SECURE_OPERATOR, run_id, key, random);
-    explicit_bzero(key, sizeof(key));
-    explicit_bzero(random, sizeof(random));
-    if (q->tunnel == NULL) return cr_fail(q->err, -ENOMEM, "out of memory");
-    rc = send_sealed(q, fd);
+    int rc = secure_ring_connect(ring, SECURE_OPERATOR, run_id, &q->tunnel, q->err);
+    if (rc == 0) rc = send_sealed(q, fd);
     while (rc == 0 && !secure_tunnel_is_open(q->tunnel)) rc = receive_plain(q, fd, &early);
     cr_buffer_done(&early);
     return rc;
@@ -211,15 +204,28 @@ static int ask_once(struct query *q, const struct rdzv_message *m) {
 
 /* Asks the coordinator with the newest key of the token file. If the coordinator does not have that
  * key, asks again with the next key of the file, and so on. */
-static int ask(struct query *q, const struct rdzv_message *m) {
+static int ask_with_keys(struct query *q, const struct rdzv_message *m) {
     uint32_t keys = ring != NULL ? secure_ring_keys(ring)->count : 1;
-    int rc = -EACCES;
-    for (uint32_t i = 0; i < keys && rc == -EACCES; i++) {
-        if (i > 0) secure_ring_refused(ring);
+    int rc = ask_once(q, m);
+    for (uint32_t i = 1; i < keys && rc == -EACCES; i++) {
+        secure_ring_refused(ring);
         cr_error_clear(q->err);
         rc = ask_once(q, m);
     }
     return rc;
+}
+
+/* Asks the coordinator. If it refuses an operator that has no token file, asks again with MUNGE,
+ * because the job may be one of Slurm; if this host has no MUNGE, the refusal is the answer. */
+static int ask(struct query *q, const struct rdzv_message *m) {
+    int rc = ask_with_keys(q, m);
+    if (rc == 0 || ring != NULL || !q->is_refused) return rc;
+    if (secure_ring_find(RENDEZVOUS_AUTH_MUNGE, NULL, &ring, NULL) < 0) return rc;
+    struct cr_error refusal = *q->err;
+    cr_error_clear(q->err);
+    rc = ask_with_keys(q, m);
+    if (rc == 0) return 0;
+    return cr_wrap(q->err, "%.400s; and with MUNGE", refusal.text);
 }
 
 int rendezvous_authenticate(const char *given, struct cr_error *err) {

@@ -52,21 +52,29 @@ struct rendezvous {
     struct cr_port_range ports;   /* ports at which the offer may listen */
     struct rendezvous_store_guard store_guard; /* whom the offer's stores serve */
     bool uses_gateway;            /* true: --store-gateway */
+    /* true if only workers of this machine can reach the job's stores, because the job has no other
+     * node and its stores listen on loopback */
+    bool is_only_here;
     /* the gateway of this node's workers; NULL = there is none, or this node has the store */
     struct way_gateway *gateway;
     int gateways;                 /* number of gateways that are not freed yet */
     int64_t waiting_since_ms;
     uint32_t waiting_lines;
-    /* true if a message could not be queued for lack of memory; end_event() then breaks off the
-     * connection */
+    /* the member's state in which the line of a wait was shown (cr_log_waiting); -1 = no line is
+     * shown */
+    int shown_state;
+    /* true if a message could not be queued for lack of memory; in that case end_event() breaks off
+     * the connection */
     bool lost_message;
-    struct cr_log_limit lines; /* limit of log lines that the coordinator can cause */
+    struct cr_log_limit lines; /* limits the log lines that the coordinator can cause */
     bool closing;
-    bool closes_way; /* true: the timers are closed, and the way is closed after all gateways */
+    bool closes_way; /* true: the timers are closed; the way is closed once no gateway is left */
     void (*on_close)(void *arg);
     /* why this node leaves; "" = it does not leave, or no reason was noted. If this node hosts, the
      * other nodes get this text. */
     char leaves[RDZV_TEXT_MAX];
+    const char *advice;        /* what to check if the coordinator cannot be reached */
+    char tries[RDZV_TEXT_MAX]; /* see tries() */
 };
 
 static int64_t now_ms(const struct rendezvous *r) { return (int64_t) uv_now(r->loop); }
@@ -77,6 +85,11 @@ bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status
     if (host == NULL) return false;
     coordinator_host_visit(host, events, arg);
     return true;
+}
+
+void rendezvous_watch_ranks(struct rendezvous *r) {
+    struct coordinator_host *host = way_host(r->way);
+    if (host != NULL) coordinator_host_watch_ranks(host);
 }
 
 /* ---- end_event(): the last call of every event ---- */
@@ -117,17 +130,47 @@ static void break_off(struct rendezvous *r, const char *why) {
 
 static void arm_waiting(struct rendezvous *r);
 
+/* Shows a line about a wait: what the node waits for, since when, and how long it will still wait.
+ * Returns false if the log cannot show such a line, so that the caller has to log the wait. */
+static bool show_waiting(void *arg, const char *what, int64_t waited_ms, int64_t left_ms) {
+    struct rendezvous *r = arg;
+    if (!cr_log_waiting(what, waited_ms, left_ms)) return false;
+    r->shown_state = (int) member_state(r->member);
+    return true;
+}
+
+/* Removes the line of a wait when the member is no longer in the state of that wait. */
+static void end_shown_waiting(struct rendezvous *r) {
+    if (r->shown_state < 0 || r->shown_state == (int) member_state(r->member)) return;
+    r->shown_state = -1;
+    (void) cr_log_waiting(NULL, 0, 0);
+}
+
+/* Returns the result at each address that is tried, and the trouble with etcd; "" if there is
+ * neither. The text is valid until the next call. */
+static const char *tries(void *arg) {
+    struct rendezvous *r = arg;
+    const char *report = way_report(r->way), *trouble = way_trouble(r->way);
+    const char *comma = report[0] != '\0' && trouble[0] != '\0' ? ", " : "";
+    (void) snprintf(r->tries, sizeof(r->tries), "%s%s%s", report, comma, trouble);
+    return r->tries;
+}
+
 /* Logs one line about the wait for the coordinator: the result at each address that is tried, how
  * long the wait has lasted, and how long it can still last. Sets the timer for the next line. */
 static void on_waiting(uv_timer_t *timer) {
     struct rendezvous *r = timer->data;
     int64_t left_ms = member_gives_up_ms(r->member) - now_ms(r);
-    const char *report = way_report(r->way), *trouble = way_trouble(r->way);
-    const char *comma = report[0] != '\0' && trouble[0] != '\0' ? ", " : "";
-    if (report[0] == '\0' && trouble[0] == '\0') report = "no answer";
-    cr_warn("waiting for the coordinator at '%s': %s%s%s (%.0f s so far, %.0f s left)", r->where,
-            report, comma, trouble, (double) (now_ms(r) - r->waiting_since_ms) / 1000,
-            left_ms > 0 ? (double) left_ms / 1000 : 0);
+    int64_t waited_ms = now_ms(r) - r->waiting_since_ms;
+    const char *result = tries(r);
+    char text[2 * RDZV_TEXT_MAX];
+    (void) snprintf(text, sizeof(text), "for the coordinator at '%s': %s; %s", r->where,
+                    result[0] != '\0' ? result : "no answer", r->advice);
+    if (left_ms < 0) left_ms = 0;
+    if (!show_waiting(r, text, waited_ms, left_ms)) {
+        cr_warn("waiting %s (%.0f s so far, %.0f s left)", text, (double) waited_ms / 1000,
+                (double) left_ms / 1000);
+    }
     r->waiting_lines++;
     arm_waiting(r);
 }
@@ -159,6 +202,7 @@ static void end_event(struct rendezvous *r) {
     send_queued(r);
     arm_timer(r);
     note_waiting(r);
+    end_shown_waiting(r);
     report_lease(r);
 }
 
@@ -171,8 +215,8 @@ static void on_timer(uv_timer_t *timer) {
 /* ---- the way's events ---- */
 
 /* Returns an address of this machine that other nodes can use. `addr` is an address of this
- * machine, or "". If it is "" or a loopback address, other machines cannot use it, so machine_addr
- * is returned if it is known; else `addr`. */
+ * machine, or "". Other machines cannot use "" or a loopback address: if `addr` is one of these,
+ * returns machine_addr, if that is known. In all other cases returns `addr`. */
 static const char *public_addr(const struct rendezvous *r, const char *addr) {
     bool is_private = addr[0] == '\0' || addr_is_loopback(addr);
     return is_private && r->machine_addr[0] != '\0' ? r->machine_addr : addr;
@@ -273,10 +317,13 @@ static uint16_t offered_port(struct rendezvous *r) {
 static void do_send(void *arg, const struct rdzv_message *m) {
     struct rendezvous *r = arg;
     struct rdzv_message out = *m;
-    char addresses[RDZV_TEXT_MAX];
+    char addresses[RDZV_TEXT_MAX] = "";
     if (m->type == RDZV_BEAT) out.beat.wall_ns = cr_wall_ns();
     if (m->type == RDZV_FAILURE) out.failure.wall_ns = cr_wall_ns();
-    if (m->type == RDZV_JOIN || m->type == RDZV_RESUME) {
+    /* The coordinator needs the addresses to know from where this node's workers connect to a
+     * store. They are listed only for JOIN and RESUME, because the kernel takes about 12 us for
+     * each network interface. */
+    if (!r->is_only_here && (m->type == RDZV_JOIN || m->type == RDZV_RESUME)) {
         addr_list_own(addresses, sizeof(addresses));
     }
     if (m->type == RDZV_JOIN) {
@@ -329,14 +376,14 @@ static void close_gateway(struct rendezvous *r) {
     r->gateway = NULL;
 }
 
-/* With --store-gateway: replaces the store's address in `round` by one at which workers of this
- * node reach it on loopback. That is the store itself if this node has it, else a new gateway.
- * Returns 0, or a negative errno and a text in err. */
+/* With --store-gateway: replaces the store's address in `round` by a loopback address for the
+ * workers of this node. If this node has the store, that is an address of the store itself;
+ * otherwise it is that of a new gateway. Returns 0, or a negative errno and a text in err. */
 static int open_gateway(struct rendezvous *r, uint64_t incarnation,
                         struct rendezvous_round *round, struct cr_error *err) {
     close_gateway(r);
     if (!r->uses_gateway) return 0;
-    round->master_name[0] = '\0'; /* it names the store, at which the workers do not connect */
+    round->master_name[0] = '\0'; /* master_name names the store, but workers connect to loopback */
     if (r->offer != NULL && store_offer_begin_round(r->offer, incarnation, round->round)) {
         bool is_anywhere = r->offer_host[0] == '\0' || addr_is_any(r->offer_host);
         (void) snprintf(round->master_addr, sizeof(round->master_addr), "%.63s",
@@ -371,7 +418,8 @@ static void do_round(void *arg, const struct rdzv_round *m) {
                            r->session.version >= RDZV_VERSION_NODES);
     }
     struct cr_error err = {0};
-    /* without a gateway the workers cannot reach the store, and fail with their own error */
+    /* An error is only logged here. Without a gateway the workers cannot reach the store; they fail
+     * with an error of their own. */
     if (open_gateway(r, m->incarnation, &round, &err) < 0) cr_warn("%s", err.text);
     const char *addr;
     uint16_t port;
@@ -399,8 +447,6 @@ static void note_why_we_leave(struct rendezvous *r, const char *why) {
 
 static void lost_error(const struct rendezvous *r, const char *why, struct cr_error *err) {
     const char *trouble = way_trouble(r->way);
-    bool never_reached = way_coordinator_addr(r->way)[0] == '\0' && !way_is_local(r->way);
-    if (trouble[0] == '\0' && never_reached) trouble = way_report(r->way);
     if (strstr(why, trouble) != NULL) trouble = "";
     if (trouble[0] != '\0') (void) cr_fail(err, -ENOTCONN, "%s (%s)", why, trouble);
     else (void) cr_fail(err, -ENOTCONN, "%s", why);
@@ -443,6 +489,12 @@ static void do_dump(void *arg, const char *why) {
     if (!r->closing && r->events->on_dump != NULL) r->events->on_dump(r->arg, why);
 }
 
+static void do_ask_ranks(void *arg, uint64_t round) {
+    struct rendezvous *r = arg;
+    if (r->closing || r->events->on_ask_ranks == NULL) return;
+    r->events->on_ask_ranks(r->arg, round);
+}
+
 static void do_ask_progress(void *arg, uint64_t inquiry) {
     struct rendezvous *r = arg;
     bool answers = !r->closing && r->events->on_ask_progress != NULL;
@@ -462,6 +514,23 @@ static void do_inspect(void *arg, uint64_t id, const char *why) {
     else member_inspected(r->member, id, 0);
 }
 
+static void do_hung(void *arg, const struct rdzv_hung *m) {
+    struct rendezvous *r = arg;
+    const struct rendezvous_hung hung = {
+        .round = m->round, .rank = m->rank, .pid = (int64_t) m->pid, .decides = m->decides != 0,
+        .reasons = m->reasons, .quiet_ms = m->quiet_ms, .what = m->what, .lines = m->lines,
+        .is_last = m->is_last != 0};
+    if (!r->closing && r->events->on_hung != NULL) r->events->on_hung(r->arg, &hung);
+}
+
+static void do_pair(void *arg, const struct rdzv_pair *m) {
+    struct rendezvous *r = arg;
+    const struct rendezvous_pair pair = {.id = m->id, .rank = m->rank, .host = m->host,
+                                         .addr = m->addr, .port = (uint16_t) m->port};
+    if (!r->closing && r->events->on_pair != NULL) r->events->on_pair(r->arg, &pair);
+    else member_paired(r->member, m->id, "this node makes no paired tests");
+}
+
 static void do_failure(void *arg, const struct rdzv_failure *m) {
     struct rendezvous *r = arg;
     const struct rendezvous_failure failure = {
@@ -475,10 +544,11 @@ static void do_failure(void *arg, const struct rdzv_failure *m) {
 
 static const struct member_actions member_actions = {
     .connect = do_connect, .send = do_send, .hang_up = do_hang_up, .aim = do_aim,
-    .lead = do_lead, .log = on_log,
+    .lead = do_lead, .log = on_log, .show_waiting = show_waiting, .tries = tries,
     .on_round = do_round, .on_stop = do_stop, .on_end = do_end,
     .on_change = do_change, .on_change_at = do_change_at, .on_notice = do_notice,
     .on_dump = do_dump, .on_inspect = do_inspect, .on_ask_progress = do_ask_progress,
+    .on_ask_ranks = do_ask_ranks, .on_hung = do_hung, .on_pair = do_pair,
     .on_behind = do_behind, .on_nodes = do_nodes, .on_failure = do_failure};
 
 /* ---- the agent's calls ---- */
@@ -561,6 +631,28 @@ void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
     if (p == NULL) end_event(r); /* which sends all of them at once */
 }
 
+void rendezvous_rank(struct rendezvous *r, const struct rendezvous_rank *w) {
+    const struct rdzv_rank m = {
+        .round = w->round, .rank = w->rank, .local_rank = w->local_rank, .pid = (uint64_t) w->pid,
+        .state = w->state, .kernel_state = w->kernel_state, .steps = w->steps,
+        .step_age_ms = w->step_age_ms, .steps_per_ks = w->steps_per_ks,
+        .output_age_ms = w->output_age_ms, .rss_bytes = w->rss_bytes, .last_line = w->last_line};
+    member_rank(r->member, &m);
+}
+
+bool rendezvous_quiet(struct rendezvous *r, const struct rendezvous_quiet *quiet) {
+    const struct rdzv_quiet m = {.silent = quiet->silent, .broken = quiet->broken,
+                                 .quiet_ms = quiet->quiet_ms, .what = quiet->what};
+    bool is_known = member_quiet(r->member, &m);
+    end_event(r);
+    return is_known;
+}
+
+void rendezvous_paired(struct rendezvous *r, uint64_t id, const char *why) {
+    member_paired(r->member, id, why);
+    end_event(r);
+}
+
 void rendezvous_row(struct rendezvous *r, uint64_t id, const struct rendezvous_row *row) {
     const char state[2] = {row->state, '\0'};
     const struct rdzv_row message = {
@@ -619,7 +711,11 @@ static struct rdzv_join describe_node(const struct rendezvous_options *o,
         .loss_limit = o->loss_limit, .restart_backoff_ms = o->restart_backoff_ms,
         .restart_refill_ms = o->restart_refill_ms, .flap_limit = o->flap_limit,
         .flap_window_ms = o->flap_window_ms, .flap_refusal_ms = o->flap_refusal_ms,
-        .aside_after = o->aside_after, .aside_ms = o->aside_ms};
+        .aside_after = o->aside_after, .aside_ms = o->aside_ms,
+        .slow_percent = o->slow_percent, .slow_ms = o->slow_ms,
+        .slow_notice_ms = o->slow_notice_ms, .watches = o->watches,
+        .pair_port = o->pair_port, .pair_timeout_ms = o->pair_timeout_ms,
+        .store_gateway = o->store_gateway ? 1 : 0};
 }
 
 static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
@@ -627,12 +723,13 @@ static int make_member(struct rendezvous *r, const struct rendezvous_options *o,
     char host[CR_HOST_MAX] = "localhost";
     (void) gethostname(host, sizeof(host) - 1);
     struct member_settings s = {.where = plan->where, .facts = plan->facts,
-                                .local = way_is_local(r->way),
+                                .advice = plan->advice, .local = way_is_local(r->way),
                                 .connect_timeout_ms = plan->connect_timeout_ms,
                                 .coordinator_wait_ms = plan->coordinator_wait_ms};
     s.self = describe_node(o, plan, host, way_hosts(r->way));
     s.self.instance = plan->instance;
     r->max_restarts = o->max_restarts;
+    r->advice = plan->advice;
     r->run_id = strdup(o->run_id);
     r->member = member_new(&s, &member_actions, r);
     if (r->run_id != NULL && r->member != NULL) return 0;
@@ -667,6 +764,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     r->events = events;
     r->arg = arg;
     r->lease_end_ms = CR_FOREVER;
+    r->shown_state = -1;
     memcpy(r->machine_addr, plan.machine_addr, sizeof(r->machine_addr));
     memcpy(r->master_name, plan.master_name, sizeof(r->master_name));
     memcpy(r->where, plan.where, sizeof(r->where));
@@ -681,6 +779,7 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
         return rc;
     }
     r->uses_gateway = options->store_gateway && !plan.alone;
+    r->is_only_here = plan.alone && addr_is_loopback(plan.store_host);
     r->offers = r->uses_gateway || (!plan.fixed_ranks && !way_is_local(r->way));
     (void) uv_timer_init(loop, &r->timer);
     (void) uv_timer_init(loop, &r->waiting);
@@ -695,7 +794,8 @@ int rendezvous_open(uv_loop_t *loop, const struct rendezvous_options *options,
     return 0;
 }
 
-/* ---- closing: first the timers; then the gateways; the way and what is hosted; the memory ---- */
+/* ---- closing, in this order: the timers; the gateways; the way, with what this node hosts; the
+ * memory ---- */
 
 static void on_way_closed(void *arg) {
     struct rendezvous *r = arg;
@@ -714,7 +814,8 @@ static void close_way(struct rendezvous *r) {
     way_close(r->way, r->leaves[0] != '\0' ? r->leaves : HOST_LEAVES, on_way_closed, r);
 }
 
-/* Goes on with closing if the timers are closed and no gateway is left: gateways use the way. */
+/* Call this when a gateway is closed. If it was the last one, and the timers are closed, closes the
+ * way, which gateways use as long as they are open. */
 static void on_gateway_closed(void *arg) {
     struct rendezvous *r = arg;
     r->gateways--;
@@ -734,6 +835,7 @@ static void on_timer_closed(uv_handle_t *handle) {
 void rendezvous_close(struct rendezvous *r, void (*on_close)(void *arg)) {
     CR_ASSERT(!r->closing);
     send_queued(r);
+    if (r->shown_state >= 0) (void) cr_log_waiting(NULL, 0, 0);
     r->closing = true;
     r->on_close = on_close;
     uv_close((uv_handle_t *) &r->timer, on_timer_closed);

@@ -70,8 +70,8 @@ struct rendezvous_events {
 
     /* Says how long the workers of this node may run if this process stands still: until until_ms
      * (ms, monotonic clock). After that time other nodes may get the workers' ranks. While the
-     * coordinator answers, this is called again with a later time; if no lease runs, with
-     * CR_FOREVER. Must not call a rendezvous_ function. */
+     * coordinator answers, this callback is called again and again, each time with a later
+     * until_ms. If no lease runs, until_ms is CR_FOREVER. Must not call a rendezvous_ function. */
     void (*on_lease)(void *arg, int64_t until_ms);
 
     /* on_notice: an operator requests that this node gives notice (rendezvous_notice()) and leaves.
@@ -86,12 +86,25 @@ struct rendezvous_events {
     void (*on_ask_progress)(void *arg, uint64_t inquiry);
     void (*on_behind)(void *arg, bool is_found, const char *what);
 
+    /* The coordinator asks what the workers of this round do: call rendezvous_rank() for each of
+     * them. This callback may be NULL. */
+    void (*on_ask_ranks)(void *arg, uint64_t round);
+
     /* An operator has ordered an inspection. Answer with rendezvous_row() and
      * rendezvous_inspected(), with the same id, within seconds. If this callback is NULL, the
      * answer is that there are no workers. */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
 
-    /* A node of the job has called rendezvous_failure(), this one or another one. */
+    /* The coordinator has decided that the job hangs (rendezvous_quiet()). Called once for each
+     * piece of the report. If `decides` is true, call rendezvous_failed() after the last piece,
+     * unless the workers of this node have gone on since; in that case call rendezvous_quiet(). */
+    void (*on_hung)(void *arg, const struct rendezvous_hung *hung);
+
+    /* The coordinator begins a paired test with another node. Answer with rendezvous_paired(). If
+     * an earlier test still runs, end it without an answer. */
+    void (*on_pair)(void *arg, const struct rendezvous_pair *pair);
+
+    /* This node or another node of the job has called rendezvous_failure(). */
     void (*on_failure)(void *arg, const struct rendezvous_failure *failure);
 };
 
@@ -113,45 +126,52 @@ struct rendezvous_status_events;
 bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status_events *events,
                       void *arg);
 
+/* Call this when somebody looks at a snapshot. If this node hosts the coordinator,
+ * rendezvous_visit() calls on_rank for workers of all nodes from about a second later on, for a
+ * minute. */
+void rendezvous_watch_ranks(struct rendezvous *r);
+
 /* Requests a place in the next round. Call this at the start; and after a round was stopped or has
  * failed, when all its workers are gone. on_round or on_end follows. */
 void rendezvous_join(struct rendezvous *r);
 
 /* Notes the result of this node's health check: why the node is not fit, or "" if it is fit. Call
- * this before rendezvous_join(). A node that is not fit gets no place in a round, and spares come
- * first. While it waits it may call this again: once it is fit, it may get a place. */
+ * this before rendezvous_join(). A node that is not fit gets no place in a round; spares that are
+ * fit get it. Call this also if the result changes while the node waits: once the node is fit, it
+ * may get a place. */
 void rendezvous_set_unfit(struct rendezvous *r, const char *why);
 
-/* Call this when a worker of this node has failed in `round`. Only a node's first failure in a
- * round counts; a failure in a round that is not the current one is ignored. `what` is one line
- * that other nodes may log: rank, host, exit code or signal. The first failure of a round on any
- * node costs one restart of the job's budget; further failures in the round cost nothing. If a node
- * of the round has gone, or goes soon after the failure, that excuses the failure, and even the
- * first one costs nothing. If `blame` is RENDEZVOUS_KILLED, this whole node may be about to end. If
- * `blame` is RENDEZVOUS_FINAL, the job fails even if restarts are left, unless the failure is
- * excused. */
+/* Reports that a worker of this node has failed in `round`. Only a node's first failure in a round
+ * counts; a failure in a round that is not the current one is ignored. `what` is one line that
+ * other nodes may log: rank, host, exit code or signal. The first failure of a round on any node
+ * costs one restart of the job's budget; further failures in the round cost nothing. If a node of
+ * the round has gone, or goes soon after the failure, that excuses the failure, and even the first
+ * one costs nothing. If `blame` is RENDEZVOUS_KILLED, this whole node may be about to end; if the
+ * node goes within KILLED_MS (coordinator/charge.c), that excuses the failure, too. If `blame` is
+ * RENDEZVOUS_FINAL, the job fails even if restarts are left, unless the failure is excused. */
 void rendezvous_failed(struct rendezvous *r, uint64_t round, const char *what,
                        enum rendezvous_blame blame);
 
-/* Call this when all workers of this node have ended well in `round`. on_end follows when all nodes
- * have called this function, or on_stop if the round has to be repeated. */
+/* Reports that all workers of this node have ended well in `round`. When all nodes have called this
+ * function, on_end follows. If the round has to be repeated, on_stop follows instead. */
 void rendezvous_succeeded(struct rendezvous *r, uint64_t round);
 
-/* Call this if this process or its machine stood still, before any other event is handled. slept_ms
- * is the time in ms for which the machine was suspended, which the monotonic clock does not count.
- * If the fence of this node's lease has passed, on_stop runs inside this call. */
+/* Reports that this process or its machine stood still. Call this before any other event is
+ * handled. slept_ms is the time in ms for which the machine was suspended; the monotonic clock does
+ * not count this time. If the fence of this node's lease has passed, on_stop runs inside this
+ * call. */
 void rendezvous_stood_still(struct rendezvous *r, int64_t slept_ms);
 
 /* Answers on_change. `step` is the number of steps that this node's furthest worker has made; that
  * worker may have begun one more step, but begins no other before on_change_at. -1 means that no
  * worker counts steps, so that all can be stopped at any time. needs_ms is the time that the
  * slowest worker needs after its last step, for a checkpoint for example. If the round ends because
- * nodes wait to join, the time until on_stop is lengthened by needs_ms if necessary; if a node
- * leaves, it is not. */
+ * nodes wait to join, the time until on_stop is lengthened by needs_ms if necessary. If the round
+ * ends because a node leaves, that time is not lengthened. */
 void rendezvous_change_answer(struct rendezvous *r, uint64_t id, int64_t step, int64_t needs_ms);
 
-/* After on_change_at, call this when all workers of this node that count steps have made the agreed
- * step and saved. */
+/* Answers on_change_at: all workers of this node that count steps have made the agreed step, and
+ * have saved their checkpoints. */
 void rendezvous_change_ready(struct rendezvous *r, uint64_t id);
 
 /* Announces that this node will leave within left_ms milliseconds. The coordinator announces the
@@ -161,14 +181,28 @@ void rendezvous_notice(struct rendezvous *r, enum rendezvous_change_kind kind, i
                        const char *why);
 
 /* Tells all nodes of the job about a worker of this node that has failed. Call it before
- * rendezvous_failed(). The offset in `failure` is ignored. */
+ * rendezvous_failed(). offset_ns and offset_error_ns in `failure` are ignored. */
 void rendezvous_failure(struct rendezvous *r, const struct rendezvous_failure *failure);
-/* Requests an inquiry which rank others wait for. on_ask_progress and on_behind follow on all
- * nodes, unless the coordinator is too old to know inquiries. */
+/* Requests an inquiry, which finds out for which rank others wait. on_ask_progress and on_behind
+ * follow on all nodes, unless the coordinator is too old to know inquiries. */
 void rendezvous_inquire(struct rendezvous *r);
-/* Answers on_ask_progress; `inquiry` is the number that it got. `p` is NULL in the last call. */
+/* Answers on_ask_progress; `inquiry` is the argument of that callback. `p` is NULL in the last
+ * call. */
 void rendezvous_progress(struct rendezvous *r, uint64_t inquiry,
                          const struct rendezvous_progress *p);
+
+/* Answers on_ask_ranks: call this once for each worker of this node. */
+void rendezvous_rank(struct rendezvous *r, const struct rendezvous_rank *w);
+
+/* Reports for which reasons the workers of this node may hang. Call this when a mask of the report
+ * changes. If all nodes that watch for a reason are silent, and the reason is broken on one of
+ * them, the coordinator orders an inspection on all nodes (on_inspect), and on_hung follows.
+ * Returns false if the coordinator does not know such reports; in that case this node has to decide
+ * by itself. */
+bool rendezvous_quiet(struct rendezvous *r, const struct rendezvous_quiet *quiet);
+
+/* Answers on_pair: `why` says why the paired test `id` has failed, or is "" if it has passed. */
+void rendezvous_paired(struct rendezvous *r, uint64_t id, const char *why);
 
 /* Answer on_inspect: one call of rendezvous_row() for each set of workers at the same place, then
  * rendezvous_inspected(). */

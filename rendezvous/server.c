@@ -20,37 +20,15 @@ struct rendezvous_server {
     void *arg;
 };
 
-/* Stores in `bind` the address at which the server listens; "" = all interfaces. Stores in `store`
- * the address at which workers reach the stores; "" = the address at which their node reached this
- * host.
- *
- * If `host` is "" or "::", both become "". If it is "0.0.0.0", the server listens there, and
- * `store` becomes "". Another numeric address, or "localhost", is used for both. Another name
- * stands for its first address; but if that is a loopback address, such as 127.0.1.1 for a
- * machine's own name in Debian's /etc/hosts, both become "", because other machines know the name
- * by another address.
- *
- * Returns 0, or -ENOENT and a text in err if `host` cannot be resolved. */
-static int choose_addresses(const char *host, char bind[RDZV_ADDR_MAX], char store[RDZV_ADDR_MAX],
-                            struct cr_error *err) {
-    struct host_addresses found;
-    bind[0] = store[0] = '\0';
-    if (host[0] == '\0' || strcmp(host, "::") == 0) return 0;
-    int rc = addr_look_up(host, &found, err);
-    if (rc < 0 || (found.is_loopback && !found.is_written_loopback)) return rc;
-    memcpy(bind, found.first, RDZV_ADDR_MAX);
-    if (!found.is_any) memcpy(store, found.first, RDZV_ADDR_MAX);
-    return 0;
-}
-
 int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *options,
                      struct rendezvous_server **out, uint16_t *port, struct cr_error *err) {
-    char bind[RDZV_ADDR_MAX], store[RDZV_ADDR_MAX];
-    int rc = choose_addresses(options->listen.host, bind, store, err);
+    char bind[RDZV_ADDR_MAX];
+    int rc = addr_choose_listen(options->listen.host, bind, err);
     if (rc < 0) return rc;
     struct rendezvous_server *s = calloc(1, sizeof(*s));
     if (s == NULL) return cr_fail(err, -ENOMEM, "start the coordinator: out of memory");
-    /* If store_addr is "", workers use the address at which their node reached this host. */
+    /* "" as store_addr means that workers use the address at which their node reached this host */
+    const char *store = addr_is_any(bind) ? "" : bind;
     struct coordinator_host_options o = {
         .store_host = bind, .store_addr = store, .listen_host = bind,
         .listen_port = options->listen.port, .ports = options->ports,
@@ -68,6 +46,10 @@ int rendezvous_serve(uv_loop_t *loop, const struct rendezvous_server_options *op
     *port = coordinator_host_port(s->host);
     *out = s;
     return 0;
+}
+
+void rendezvous_server_watch_ranks(struct rendezvous_server *server) {
+    coordinator_host_watch_ranks(server->host);
 }
 
 void rendezvous_server_visit(const struct rendezvous_server *server,

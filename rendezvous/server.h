@@ -24,8 +24,8 @@ struct rendezvous_server_options {
     struct cr_endpoint listen;
     struct cr_port_range ports; /* the ports that may be chosen for the server and the stores */
     struct rendezvous_store_guard store_guard; /* whom the stores serve */
-    /* a job is freed when this time (ms) has passed since its last connection was closed, and no
-     * node may resume any more */
+    /* a job is freed once its last connection has been closed for this time (ms), and no node may
+     * resume any more */
     int64_t close_timeout_ms;
     int auth;               /* an enum rendezvous_auth: whether nodes and operators need a secret */
     const char *token_file; /* see struct rendezvous_options */
@@ -41,6 +41,10 @@ struct rendezvous_status_events;
 /* Calls `events`, which is described below, for each job and each node of the server. */
 void rendezvous_server_visit(const struct rendezvous_server *server,
                              const struct rendezvous_status_events *events, void *arg);
+
+/* Call this when somebody looks at a snapshot. From about a second later on, for a minute,
+ * rendezvous_server_visit() calls on_rank for the workers of all nodes. */
+void rendezvous_server_watch_ranks(struct rendezvous_server *server);
 
 /* Says goodbye to the nodes of all jobs that have not ended, with `why` as the reason. Then frees
  * the server and calls on_close from the loop. */
@@ -60,12 +64,23 @@ int rendezvous_authenticate(const char *given, struct cr_error *err);
 int rendezvous_derive_key(bool is_operator, const char *run_id, struct cr_buffer *out,
                           struct cr_error *err);
 
+/* What a worker does, according to the last report of its node, which is age_ms old. */
+struct rdzv_status_rank {
+    const char *host;
+    int64_t age_ms;
+    const struct rdzv_rank *rank;
+};
+
 /* Callbacks of rendezvous_status(): on_job for each job, followed by on_node for each node of that
- * job, and on_host for each host of that job on which something went wrong; on_host may be NULL. */
+ * job, and on_host for each host of that job on which something went wrong; on_host may be NULL.
+ * rendezvous_visit() and rendezvous_server_visit(), which ask the coordinator in this process, call
+ * on_rank, too, for each worker of which a node has lately said what it does; on_rank may be
+ * NULL. */
 struct rendezvous_status_events {
     void (*on_job)(void *arg, const struct rdzv_status_job *job);
     void (*on_node)(void *arg, const struct rdzv_status_node *node);
     void (*on_host)(void *arg, const struct rdzv_status_host *host);
+    void (*on_rank)(void *arg, const struct rdzv_status_rank *rank);
 };
 
 /* Requests the status of all jobs and nodes from the coordinator at `where`, and calls `events` for
@@ -93,9 +108,9 @@ int rendezvous_operate(const struct cr_endpoint *where, int64_t timeout_ms,
                        const struct rdzv_operate *what, uint32_t *nodes,
                        char behind[RENDEZVOUS_BEHIND_MAX], struct cr_error *err);
 
-/* Admits a host to a job: the coordinator forgets what went wrong on the host, so that it refuses,
- * slows and sets aside its nodes no more. Returns 0; or the errors of rendezvous_status(), -EPROTO
- * also if there is no such job, or nothing to forget. */
+/* Admits a host to a job: the coordinator forgets what went wrong on the host, and no longer
+ * refuses, slows or sets aside the nodes of that host. Returns 0, or the errors of
+ * rendezvous_status(); -EPROTO also means that there is no such job, or nothing to forget. */
 int rendezvous_admit(const struct cr_endpoint *where, int64_t timeout_ms, const char *run_id,
                      const char *host, struct cr_error *err);
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/network/network.h"
 
-#define RENDEZVOUS_NETWORKS_MAX 64 /* most networks in --store-allow */
+#define RENDEZVOUS_NETWORKS_MAX 64 /* largest number of networks in --store-allow */
 
 /* Whom the stores of the rounds serve (--store-allow). */
 enum rendezvous_store_access {
@@ -19,9 +19,9 @@ struct rendezvous_store_guard {
     uint32_t network_count;
 };
 
-/* Parses "any", "nodes", or networks that are separated by commas, such as "10.0.0.0/8,fd00::/8",
- * which stand for the nodes and these networks. Returns 0; or -EINVAL, and sets err to a text that
- * quotes what is wrong. */
+/* Parses the value of --store-allow: "any", "nodes", or networks that are separated by commas, such
+ * as "10.0.0.0/8,fd00::/8". If networks are given, the stores serve the nodes and these networks.
+ * Returns 0; or -EINVAL, and sets err to a text that quotes what is wrong. */
 int rendezvous_store_guard_parse(const char *text, struct rendezvous_store_guard *out,
                                  struct cr_error *err);
 

@@ -20,8 +20,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define ANSWER_MAX ((size_t) 64 << 20) /* most bytes of a snapshot */
-#define ASKED_MAX  ((size_t) 256)      /* most crun processes that are asked */
+#define ANSWER_MAX ((size_t) 64 << 20) /* largest size of a snapshot in bytes */
+#define ASKED_MAX  ((size_t) 256)      /* largest number of crun processes that are asked */
 
 /* ---- the crun processes of this host ---- */
 
@@ -36,7 +36,8 @@ static int connect_unix(const char *path, bool is_abstract, int type) {
     return cr_take_fd(&fd);
 }
 
-/* Receives SHOWN. Returns the descriptor that it carries, or a negative number. */
+/* Receives the packet SHOWN, the answer to LOOK. Returns the descriptor of the file that comes with
+ * it, or a negative number on error. */
 static int receive_shown(int fd) {
     struct channel_packet raw, p;
     struct iovec part = {.iov_base = &raw, .iov_len = sizeof(raw)};
@@ -75,7 +76,8 @@ _Static_assert((int) STATUS_ORDER_DUMP == (int) CHANNEL_ORDER_DUMP &&
                    (int) STATUS_ORDER_NOTICE == (int) CHANNEL_ORDER_NOTICE,
                "the orders go from one to the other as they are");
 
-/* Sends LOOK to the crun at an abstract address. Returns the connection, or a negative errno. */
+/* Connects to the crun at an abstract Unix address, and sends the packet LOOK, which requests a
+ * snapshot and may contain an order. Returns the connection, or a negative errno. */
 static int ask(const char *address, enum status_order order, int64_t left_ms) {
     struct channel_packet look = {
         .type = CHANNEL_LOOK, .id = (uint64_t) order, .change.left_ms = left_ms};
@@ -85,8 +87,8 @@ static int ask(const char *address, enum status_order order, int64_t left_ms) {
     return cr_take_fd(&fd);
 }
 
-/* Receives the answer to LOOK. Returns a new reference; or NULL if no answer comes in time or it is
- * no snapshot. */
+/* Receives the snapshot that answers LOOK. Returns a new reference; or NULL if no answer comes
+ * before the deadline, or if the answer is no snapshot. */
 static json_t *take_answer(int fd, int64_t deadline_ms) {
     if (cr_wait_ready(fd, POLLIN, deadline_ms) < 0) return NULL;
     CR_AUTO_FD int file = receive_shown(fd);
@@ -109,14 +111,16 @@ struct asked {
     char address[CHANNEL_ADDRESS_MAX + 1];
 };
 
-/* Asks each crun of this host, at most ASKED_MAX of them. Returns how many were asked. */
+/* Sends LOOK to each crun of this host, but to at most ASKED_MAX of them. Returns the number of
+ * crun processes to which it was sent. */
 static size_t ask_all(struct asked *asked) {
     char line[512];
     size_t count = 0;
     FILE *f = fopen("/proc/net/unix", "re");
     while (f != NULL && count < ASKED_MAX && fgets(line, sizeof(line), f) != NULL) {
         struct asked *a = &asked[count];
-        /* flags 00010000: the socket listens; type 0005: SOCK_SEQPACKET */
+        /* in a line of /proc/net/unix, the flags 00010000 mean that the socket listens, and the
+         * type 0005 is SOCK_SEQPACKET */
         int n = sscanf(line, "%*s %*s %*s 00010000 0005 %*s %*s @%64s", a->address);
         if (n != 1 || strncmp(a->address, "crun-", 5) != 0) continue;
         a->fd = ask(a->address, STATUS_ORDER_NONE, 0);
@@ -178,7 +182,8 @@ static int open_address(const char *address, int64_t deadline_ms, int *out, stru
     return connect_tcp(host, deadline_ms, out, err);
 }
 
-/* Reads until the server closes the connection. */
+/* Appends all bytes to `out` that come until the server closes the connection. Returns 0 or a
+ * negative errno. */
 static int read_all(int fd, int64_t deadline_ms, struct cr_buffer *out) {
     for (;;) {
         int rc = cr_wait_ready(fd, POLLIN, deadline_ms);

@@ -4,13 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STALE_MIN_S 5.0 /* a rank is stale if its last step is more than this many s ago, and */
-#define STALE_STEPS 5.0 /* more than this many average steps of the slowest rank ago */
+#define STALE_MIN_S 5.0 /* see pace.stale_s */
+#define STALE_STEPS 5.0 /* see pace.stale_s */
 
-/* What the ranks of a job have in common. */
+/* Facts about all ranks of a job, which judge_rank() needs to judge one of them. */
 struct pace {
-    json_int_t first; /* the largest number of steps; -1 if no rank counts steps */
-    double stale_s;   /* a rank is stale if its last step is more than this many s ago */
+    json_int_t first; /* the largest number of steps that a rank has made; -1 if no rank counts
+                       * steps */
+    double stale_s;   /* A rank is stale if its last step is more than this many s ago. The limit is
+                       * the duration of STALE_STEPS average steps of the slowest rank, but at least
+                       * STALE_MIN_S. */
     size_t counting, stale;
 };
 
@@ -47,8 +50,8 @@ static struct pace pace_of(const json_t *ranks) {
     return pace;
 }
 
-/* Writes to `why` in which way this rank holds the job up. Returns a number that is larger the
- * worse it does; 0 if it does not hold the job up. */
+/* Returns 0 if the rank does not hold the job up. Otherwise returns a positive number, which is
+ * larger the worse the rank's state is, and writes the reason into `why`. */
 static double judge_rank(const json_t *rank, const struct pace *pace, char why[160]) {
     const char *kernel = text_of(rank, "kernel_state"), *where = text_of(rank, "wait_channel");
     json_int_t behind = step_of(rank) >= 0 ? pace->first - step_of(rank) : 0;

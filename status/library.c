@@ -1,5 +1,5 @@
-/* Loads libmicrohttpd: see library_internal.h. A build without its header leaves this file empty.
- */
+/* Loads libmicrohttpd: see library_internal.h. If the library's header is missing when crun is
+ * built, this file is empty. */
 #if __has_include(<microhttpd.h>)
 #include "status/library_internal.h"
 
@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* File names of libmicrohttpd: version 12 of its interface since 0.9.38, and 13 since 1.0. */
+/* File names of libmicrohttpd: releases from 0.9.38 on have version 12 of its interface, releases
+ * from 1.0 on have version 13. */
 static const char *const names[] = {"libmicrohttpd.so.12", "libmicrohttpd.so.13"};
 
 static void *open_library(struct cr_error *err) {

@@ -19,8 +19,8 @@ struct status_library {
 #undef F
 };
 
-/* The first call loads libmicrohttpd. Stores its functions in *out. The library stays loaded until
- * the process ends. Returns 0, or -ENOENT and a text in err. */
+/* Stores the functions of libmicrohttpd in *out. The first call loads the library, which stays
+ * loaded until the process ends. Returns 0; or -ENOENT, and sets err. */
 int status_library_load(const struct status_library **out, struct cr_error *err);
 
 #endif

@@ -46,8 +46,8 @@ static int listen_unix(const char *address, struct status_listener *out, struct 
     struct stat st;
     bool is_socket = lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
     if (is_socket && !is_in_use(&at)) (void) unlink(path);
-    mode_t mask = umask(0177); /* the umask is that of all threads, but no other thread makes files
-                                * while this process starts */
+    mode_t mask = umask(0177); /* umask() changes the mask of all threads, but no other thread
+                                * creates files while this process starts */
     int rc = bind(fd, (struct sockaddr *) &at, sizeof(at));
     (void) umask(mask);
     if (rc < 0 || listen(fd, BACKLOG) < 0) return fail_listen(address, err);

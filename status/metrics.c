@@ -11,7 +11,7 @@
 
 struct writer {
     struct cr_buffer *out;
-    bool is_open; /* true: OpenMetrics */
+    bool is_open; /* true: OpenMetrics; false: the older format of Prometheus */
     int rc;
 };
 
@@ -60,7 +60,8 @@ static void put_label_value(struct writer *w, const char *text) {
     }
 }
 
-/* Writes one sample. `labels` ends with a label whose name is NULL. */
+/* Writes one sample of a family: its name, its labels and `value`. `labels` ends with a label whose
+ * name is NULL. */
 static void put_sample(struct writer *w, const struct family *f, const struct label *labels,
                        double value) {
     put(w, "crun_%s%s{", f->name, suffix_of(f->kind));
@@ -122,7 +123,7 @@ static const struct {
     {{"rank_steps", GAUGE, NULL, "Steps that the worker has made in this round."}, "step"},
     {{"rank_steps_per_second", GAUGE, NULL, "Steps a second, on average over this round."},
      "steps_per_s"},
-    {{"rank_behind_steps", GAUGE, "steps", "Steps behind the first rank of this node."}, "behind"},
+    {{"rank_behind_steps", GAUGE, "steps", "Steps behind the first rank."}, "behind"},
     {{"rank_step_age_seconds", GAUGE, "seconds", "Time since the last step."}, "step_age_s"},
     {{"rank_output_age_seconds", GAUGE, "seconds", "Time since the last output that crun saw."},
      "output_age_s"},

@@ -1,11 +1,11 @@
-/* The HTTP server of the status address: connects libmicrohttpd with the loop of the owner.
+/* The HTTP server of the status address: connects libmicrohttpd with the owner's loop.
  *
- * The library runs without a thread of its own. It keeps its sockets in an epoll, which the loop
- * watches with one handle; when that is readable, MHD_run() does what is due. While nobody asks,
- * the server makes no system call.
+ * The library runs without a thread of its own. It keeps its sockets in an epoll instance, which
+ * the loop watches with one handle. When the epoll instance is readable, MHD_run() handles what has
+ * happened. While no client sends a request, the server makes no system call.
  *
- * A snapshot may be asked for by many at once, and costs a few system calls for each worker, so one
- * snapshot serves all requests of SNAPSHOT_AGE_MS. */
+ * A snapshot costs a few system calls for each worker, and many clients may request it at once.
+ * Therefore a snapshot is kept for SNAPSHOT_AGE_MS and serves all requests of this time. */
 #include "status/status.h"
 
 #include "base/log.h"
@@ -23,7 +23,8 @@
 
 #define CONNECTIONS_MAX     64
 #define CONNECTION_IDLE_S   10
-#define CONNECTION_MEMORY   ((size_t) 32 * 1024) /* bytes for a request's header; more is refused */
+#define CONNECTION_MEMORY   ((size_t) 32 * 1024) /* bytes of memory for a request's header; a longer
+                                                  * one is refused */
 #define SNAPSHOT_AGE_MS     200
 
 struct status_server {
@@ -56,8 +57,8 @@ static void set_text(struct page *p, unsigned status, const char *text) {
     p->len = p->text != NULL ? strlen(p->text) : 0;
 }
 
-/* Returns a snapshot that is at most SNAPSHOT_AGE_MS old, or NULL if memory is short. The server
- * keeps the reference. */
+/* Returns a snapshot that is at most SNAPSHOT_AGE_MS old, or NULL if memory is short. The reference
+ * belongs to the server. */
 static const json_t *look(struct status_server *s) {
     uint64_t now_ms = uv_now(s->loop);
     if (s->snapshot != NULL && now_ms - s->snapshot_ms < SNAPSHOT_AGE_MS) return s->snapshot;
@@ -158,8 +159,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     struct status_server *s = arg;
     struct page p;
     (void) version, (void) upload;
-    /* The library makes a first call when it has only the header of a request. If that call were
-     * answered, the library would close the connection after the answer. */
+    /* The library calls this callback a first time when it has only the header of a request. To
+     * answer in this call would make the library close the connection after the answer. */
     if (*of_request == NULL) {
         *of_request = s;
         return MHD_YES;
@@ -271,7 +272,8 @@ int status_serve(uv_loop_t *loop, const char *address, const struct status_sourc
         status_server_close(s, NULL, NULL);
         return rc;
     }
-    uv_unref((uv_handle_t *) &s->poll); /* a server that waits must not keep the loop running */
+    uv_unref((uv_handle_t *) &s->poll); /* a server without requests must not keep the loop
+                                         * running */
     uv_unref((uv_handle_t *) &s->timer);
     *out = s;
     return 0;

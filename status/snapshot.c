@@ -41,7 +41,11 @@ void status_add_job(void *jobs, const struct rdzv_status_job *j) {
         (json_int_t) j->max_nodes, "nodes_in_round", (json_int_t) j->group_world_size,
         "world_size", (json_int_t) j->world_size, "awaited", (json_int_t) j->awaited, "why",
         status_json_text(j->why), "nodes");
-    (void) json_array_append_new(jobs, job); /* it fails, too, if `job` is NULL */
+    if (j->slow != NULL && j->slow[0] != '\0') {
+        (void) json_object_set_new(job, "slow", status_json_text(j->slow));
+    }
+    (void) json_array_append_new(jobs, job); /* json_array_append_new() also fails if `job` is
+                                              * NULL */
 }
 
 void status_add_node(void *jobs, const struct rdzv_status_node *n) {
@@ -56,4 +60,62 @@ void status_add_node(void *jobs, const struct rdzv_status_node *n) {
         status_json_text(n->unfit != NULL ? n->unfit : ""));
     json_t *job = json_array_get(jobs, json_array_size(jobs) - 1);
     (void) json_array_append_new(json_object_get(job, "nodes"), node);
+}
+
+static bool has_number(const json_t *rank, const json_t *number) {
+    return json_equal(json_object_get(rank, "rank"), number) == 1;
+}
+
+void status_put_rank(json_t *job, json_t *rank) {
+    json_t *ranks = json_object_get(job, "ranks"), *old;
+    const json_t *number = json_object_get(rank, "rank");
+    size_t i;
+    if (ranks == NULL && json_object_set_new(job, "ranks", json_array()) == 0) {
+        ranks = json_object_get(job, "ranks");
+    }
+    json_array_foreach(ranks, i, old) {
+        if (!has_number(old, number)) continue;
+        (void) json_array_set_new(ranks, i, rank);
+        return;
+    }
+    (void) json_array_append_new(ranks, rank);
+}
+
+static void add_steps(json_t *rank, const struct rdzv_rank *r, int64_t age_ms) {
+    if (r->steps == 0) return;
+    (void) json_object_set_new(rank, "step", json_integer((json_int_t) r->steps));
+    (void) json_object_set_new(rank, "step_age_s",
+                               json_real((double) (r->step_age_ms + age_ms) / 1000));
+    if (r->steps_per_ks == 0) return;
+    (void) json_object_set_new(rank, "steps_per_s", json_real((double) r->steps_per_ks / 1000));
+}
+
+static void add_output(json_t *rank, const struct rdzv_rank *r, int64_t age_ms) {
+    if (r->output_age_ms >= 0) {
+        (void) json_object_set_new(rank, "output_age_s",
+                                   json_real((double) (r->output_age_ms + age_ms) / 1000));
+    }
+    if (r->last_line[0] != '\0') {
+        (void) json_object_set_new(rank, "last_line", status_json_text(r->last_line));
+    }
+}
+
+void status_add_rank(void *jobs, const struct rdzv_status_rank *s) {
+    const struct rdzv_rank *r = s->rank;
+    json_t *job = json_array_get(jobs, json_array_size(jobs) - 1);
+    json_t *rank = json_pack("{s:I, s:I, s:o, s:o, s:I, s:f}", "rank", (json_int_t) r->rank,
+                             "local_rank", (json_int_t) r->local_rank, "state",
+                             status_json_text(r->state), "host", status_json_text(s->host), "pid",
+                             (json_int_t) r->pid, "seen_s_ago", (double) s->age_ms / 1000);
+    if (r->kernel_state[0] != '\0') {
+        (void) json_object_set_new(rank, "kernel_state", status_json_text(r->kernel_state));
+        (void) json_object_set_new(rank, "uninterruptible",
+                                   json_boolean(r->kernel_state[0] == 'D'));
+    }
+    if (r->rss_bytes > 0) {
+        (void) json_object_set_new(rank, "rss_bytes", json_integer((json_int_t) r->rss_bytes));
+    }
+    add_steps(rank, r, s->age_ms);
+    add_output(rank, r, s->age_ms);
+    status_put_rank(job, rank);
 }

@@ -14,9 +14,9 @@
  * "RUNNING". Returns NULL if memory is short. */
 json_t *status_word(const char *name);
 
-/* Returns a new snapshot with what every snapshot has: the version, the time, this host and
- * process, and the list of jobs, whose reference the function takes. Returns NULL if memory is
- * short. */
+/* Returns a new snapshot with the fields that every snapshot has: the version, the time, this host
+ * and process, and the list `jobs`. The function takes over the reference to `jobs`. Returns NULL
+ * if memory is short. */
 json_t *status_snapshot(json_t *jobs);
 
 struct rdzv_status_job;
@@ -25,10 +25,17 @@ struct rdzv_status_node;
  * the callbacks of rendezvous_visit() (rendezvous/server.h). */
 void status_add_job(void *jobs, const struct rdzv_status_job *job);
 void status_add_node(void *jobs, const struct rdzv_status_node *node);
+/* Adds a worker to the last job of the list. Another callback of rendezvous_visit(). */
+struct rdzv_status_rank;
+void status_add_rank(void *jobs, const struct rdzv_status_rank *rank);
+/* Puts a rank into the list "ranks" of a job, in place of an entry with the same number. Takes over
+ * the reference to `rank`. */
+void status_put_rank(json_t *job, json_t *rank);
 
-/* Sets in `job`, which has the list "ranks": for each rank that counts steps, "behind", which is by
- * how many steps it is behind the rank with the most steps; "slowest", the rank that is furthest
- * behind; and "odd", the rank that holds the job up and why, or null if none does. Pure. */
+/* Sets fields of `job`, which must have the list "ranks". For each rank that counts steps:
+ * "behind", the number of steps by which the rank is behind the rank with the most steps. For the
+ * job: "slowest", the number of the rank that is furthest behind; and "odd", the rank that holds
+ * the job up, and why, or null if no rank does. Pure. */
 void status_judge(json_t *job);
 
 /* ---- texts made of a snapshot; pure ---- */

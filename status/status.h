@@ -14,7 +14,8 @@ struct status_server;
 struct status_source {
     /* Returns a new snapshot; or NULL if memory is short. */
     json_t *(*snapshot)(void *arg);
-    /* Returns NULL if the owner is ready, which /readyz reports; otherwise why it is not. */
+    /* Returns NULL if the owner is ready, otherwise a text that says why it is not. /readyz reports
+     * the result. */
     const char *(*why_not_ready)(void *arg);
     void *arg;
 };

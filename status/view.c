@@ -51,8 +51,8 @@ static const json_t *rank_of(const json_t *job, long long number) {
 }
 
 /* Returns the worker's steps per second since the earlier snapshot. If there is no earlier
- * snapshot, or it shows another round or process, returns the average of this round, or -1 if that
- * is not known. */
+ * snapshot, or if it shows another round or another process of this rank, returns the rank's
+ * average in this round; or -1 if the average is not known. */
 static double rate_of(const struct status_view *v, const json_t *job, const json_t *rank) {
     const json_t *old = v->before != NULL ? find_job(v->before, text_of(job, "id", "")) : NULL;
     const json_t *was = rank_of(old, int_of(rank, "rank", -1));
@@ -133,8 +133,9 @@ static bool is_full(const struct writer *w) {
     return w->v->rows > 0 && w->lines + foot >= w->v->rows;
 }
 
-/* Appends a line, cut after v->columns characters. Texts in it come from other programs: bytes that
- * are no printable characters are written as \xNN. `style` is an escape sequence, or "". */
+/* Appends a line, and cuts it after v->columns characters. `style` is an escape sequence, or "".
+ * The text may come from other programs, so bytes that are no printable characters are written as
+ * \xNN. */
 static void put_text(struct writer *w, const char *style, const char *text, size_t len) {
     bool has_style = w->v->has_escapes && style[0] != '\0';
     size_t width = 0;
@@ -172,10 +173,13 @@ static void put(struct writer *w, const char *style, const char *fmt, ...) {
 static void put_verdict(struct writer *w, const json_t *job) {
     const json_t *odd = json_object_get(job, "odd"), *ranks = json_object_get(job, "ranks");
     long long rank = int_of(odd, "rank", -1), slowest = int_of(job, "slowest", -1);
+    const char *slow = text_of(job, "slow", "");
     if (json_is_object(odd) && rank >= 0) {
         put(w, "\033[1;31m", "rank %lld: %s", rank, text_of(odd, "why", ""));
     } else if (json_is_object(odd)) {
         put(w, "\033[1;31m", "%s", text_of(odd, "why", ""));
+    } else if (slow[0] != '\0') {
+        put(w, "\033[1;33m", "slow: %s", slow);
     } else if (ranks == NULL) {
         put(w, "\033[1m", "the ranks are on other nodes: run this on one of them");
     } else if (slowest >= 0) {
@@ -196,7 +200,7 @@ static void put_job(struct writer *w, const json_t *job) {
         int_of(job, "world_size", 0), awaited > 0 ? ", more nodes are awaited" : "");
 }
 
-/* Writes one line: the effective time, and the parts of the last interruption that took a
+/* Writes one line: the effective time; and, of the last interruption, each part that took a
  * millisecond or more. */
 static void put_time(struct writer *w, const json_t *job) {
     static const char *const lost[] = {"detect", "stop", "rendezvous", "spawn", "first_step"};
@@ -239,7 +243,8 @@ static void put_rank(struct writer *w, const json_t *job, const json_t *rank, bo
         text_of(rank, "last_line", text_of(rank, "wait_channel", "")));
 }
 
-/* Returns the index of the first row to show, so that the selected one is on the screen. */
+/* Returns the index of the first row to show. It is chosen so that the selected row is on the
+ * screen. */
 static size_t first_shown(const struct writer *w, size_t selected, size_t count) {
     size_t foot = w->v->footer != NULL ? 1 : 0, used = w->lines + foot;
     size_t room = w->v->rows == 0 ? count : w->v->rows > used ? w->v->rows - used : 0;

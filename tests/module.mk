@@ -1,7 +1,7 @@
 # Unit tests: every tests/unit/test_NAME.c is one Check program, linked with all rooms.
 unit_tests := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/test_*.c))
 
-all_rooms := $(call rooms,launcher agent inspect status rendezvous worker_runtime store base)
+all_rooms := $(call rooms,launcher agent status remote rendezvous inspect worker_runtime store base)
 
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(all_rooms)
 	$(call link,$(CHECK_LIBS) $(program_LIBS))

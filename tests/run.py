@@ -61,6 +61,8 @@ def find_tests(build, kinds, text):
             if kind != "unit" and path.suffix not in (".py", ".sh"):
                 continue
             test = Test(kind, path)
+            if kind != "unit" and not os.access(path, os.X_OK):
+                sys.exit(f"tests/run.py: {path} is not executable, so it would never run: chmod +x")
             if os.access(path, os.X_OK) and re.search(text, test.name):
                 tests.append(test)
     return tests

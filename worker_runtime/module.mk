@@ -42,26 +42,35 @@ module_LD = $(CC)
 # DT_RUNPATH, because it also holds for what those libraries need in turn.
 origin_rpath    := -Wl,--disable-new-dtags$(comma)-rpath$(comma)'$$ORIGIN/bundled'
 bundled_LDFLAGS  = $(if $(BUNDLED),$(origin_rpath))
-MODULE_UV_LIBS  ?= $(UV_LIBS)
 $(BUILD)/lib/crunrt/%.so:
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(module_LD) $(ours_LDFLAGS) $(crunrt_LDFLAGS) $(LDFLAGS) -shared \
 	    -o $@ $^ $(module_LIBS) $(LDLIBS)
 
-ifneq ($(HAVE_GLOO),)
-backends: $(BUILD)/lib/crunrt/gloo.so
-else
-backends: say-no-gloo
-endif
-say-no-gloo:
-	@echo '  Gloo backend left out: $(no_gloo_why)'
-.PHONY: say-no-gloo
+# The backend NAME is built if HAVE is not empty; if it is empty, `make` says why not:
+# $(call backend,NAME,HAVE,TITLE)
+define backend
+backends: $(if $(2),$$(BUILD)/lib/crunrt/$(1).so,say-no-$(1))
+say-no-$(1):
+	@echo '  $(3) backend left out: $$(no_$(1)_why)'
+.PHONY: say-no-$(1)
+endef
+
+$(eval $(call backend,gloo,$(HAVE_GLOO),Gloo))
 
 gloo_objects := $(call objects,$(wildcard worker_runtime/backends/gloo/*.cc))
 $(BUILD)/lib/crunrt/gloo.so: $(gloo_objects) $(backend_common)
 $(BUILD)/lib/crunrt/gloo.so: module_LD = $(CXX)
 $(BUILD)/lib/crunrt/gloo.so: module_LIBS = -lgloo $(bundled_LDFLAGS)
+
+# torch_gloo.so ends waits of the Gloo inside PyTorch; python/crunrt/_gloo.py loads it. Building it
+# needs a C++ compiler, but not Gloo.
+ifneq ($(if $(filter no,$(GLOO)),,$(have_CXX)),)
+backends: $(BUILD)/lib/crunrt/torch_gloo.so
+endif
+$(BUILD)/lib/crunrt/torch_gloo.so: $(call objects,worker_runtime/torch/gloo_waits.cc)
+$(BUILD)/lib/crunrt/torch_gloo.so: module_LD = $(CXX)
 
 nccl_objects := $(call objects,$(wildcard worker_runtime/backends/nccl/*.c))
 nccl_home  := $(patsubst %/include,%,$(NCCL_INCLUDE))
@@ -70,25 +79,26 @@ nccl_hints := $(nccl_home)/lib:$(cuda_home)/lib64:$(cuda_home)/lib
 nccl_users   := $(nccl_objects) $(call objects,tests/fake/fake_nccl.c tests/fake/fake_nccl_old.c)
 $(nccl_users): extra_CPPFLAGS = $(NCCL_CPPFLAGS) -DNCCL_LIBRARY_HINTS='"$(nccl_hints)"'
 
-ifneq ($(HAVE_NCCL),)
-backends: $(BUILD)/lib/crunrt/nccl.so
-else
-backends: say-no-nccl
-endif
-say-no-nccl:
-	@echo '  NCCL backend left out: $(no_nccl_why)'
-.PHONY: say-no-nccl
+$(eval $(call backend,nccl,$(HAVE_NCCL),NCCL))
 
 $(BUILD)/lib/crunrt/nccl.so: $(nccl_objects) $(call objects,base/error.c base/clock.c base/parse.c)
 
-ifneq ($(HAVE_MPI),)
-backends: $(BUILD)/lib/crunrt/mpi.so
-else
-backends: say-no-mpi
-endif
-say-no-mpi:
-	@echo '  MPI backend left out: $(no_mpi_why)'
-.PHONY: say-no-mpi
+# rccl.so, for AMD's GPUs, is compiled from the same files as nccl.so.
+rccl_objects := $(patsubst worker_runtime/backends/nccl/%.c,$(BUILD)/obj/rccl/%.o,\
+                    $(wildcard worker_runtime/backends/nccl/*.c))
+rccl_hints   := $(patsubst %/include,%/lib,$(RCCL_INCLUDE))
+$(rccl_objects): extra_CPPFLAGS = $(RCCL_CPPFLAGS) -DCRUNRT_RCCL \
+                                  -DNCCL_LIBRARY_HINTS='"$(rccl_hints)"'
+$(BUILD)/obj/rccl/%.o: worker_runtime/backends/nccl/%.c $(BUILD)/flags | $(BUILD)/libraries
+	$(call say,CC,$< (RCCL))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(C_flags) -MMD -MP -c -o $@ $<
+
+$(eval $(call backend,rccl,$(HAVE_RCCL),RCCL))
+
+$(BUILD)/lib/crunrt/rccl.so: $(rccl_objects) $(call objects,base/error.c base/clock.c base/parse.c)
+
+$(eval $(call backend,mpi,$(HAVE_MPI),MPI))
 
 mpi_objects := $(call objects,$(wildcard worker_runtime/backends/mpi/*.c))
 $(mpi_objects): extra_CPPFLAGS = $(MPI_CPPFLAGS)

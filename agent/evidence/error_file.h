@@ -6,16 +6,16 @@
 
 #include "agent/evidence/error_record.h"
 
-#define ERROR_FILE_MAX ((size_t) 1 << 20) /* most bytes of an error file that are read */
+#define ERROR_FILE_MAX ((size_t) 1 << 20) /* the first 1 MiB of an error file is read */
 
 /* Reads and parses the file at `path` into *r, whose old content is overwritten and not freed. If
  * the file does not exist, cannot be read or is no regular file, r->present is false. */
 void error_file_read(struct error_record *r, const char *path);
 
-/* Writes a worker's error record to `path`, for the program that has started crun. It writes the
- * worker's JSON; if `message` is an object in it, and the exit code is not 0, it adds the exit code
- * as message.errorCode. If the worker's record cannot be understood, it writes a record with the
- * message `fallback` instead. Returns 0 or a negative errno. */
+/* Writes an error file to `path`, for the program that has started crun. Its content is the JSON of
+ * the worker's error record `r`; if that cannot be understood, it is a new record with the message
+ * `fallback`. If the field "message" of the record is an object, and exit_code is not 0, this
+ * function adds the exit code to that object as "errorCode". Returns 0 or a negative errno. */
 int error_file_pass_on(const struct error_record *r, const char *fallback, int exit_code,
                        const char *path);
 

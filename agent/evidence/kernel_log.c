@@ -13,10 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RECORDS_MAX 200000 /* most records that are read; more than a kernel keeps */
+#define RECORDS_MAX 200000 /* limit of the records that one call reads; no kernel keeps so many */
 
-/* A record is kept if it contains one of these texts. If `before_pid` is not NULL, the number that
- * follows it in the record is the pid of the process. */
+/* A record is kept if it contains the `text` of one of these patterns. If the pattern has a
+ * `before_pid`, the number that follows this string in the record is the pid of the process that
+ * the record is about. */
 static const struct {
     enum kernel_log_kind kind;
     const char *text, *before_pid;
@@ -67,7 +68,7 @@ bool kernel_log_parse(const char *record, size_t len, struct kernel_log_line *ou
     return false;
 }
 
-static void add(struct kernel_log *log, const struct kernel_log_line *line) {
+void kernel_log_add(struct kernel_log *log, const struct kernel_log_line *line) {
     if (log->count == KERNEL_LOG_LINES_MAX) {
         memmove(log->lines, log->lines + 1, (log->count - 1) * sizeof(log->lines[0]));
         log->count--;
@@ -92,13 +93,23 @@ void kernel_log_read(struct kernel_log *log) {
         ssize_t n = read(log->fd, record, sizeof(record));
         if (n < 0 && errno == EPIPE) continue;
         if (n <= 0) break;
-        if (kernel_log_parse(record, (size_t) n, &line)) add(log, &line);
+        if (kernel_log_parse(record, (size_t) n, &line)) kernel_log_add(log, &line);
     }
 }
 
 void kernel_log_close(struct kernel_log *log) {
     if (kernel_log_is_readable(log)) cr_close_fd(&log->fd);
     *log = (struct kernel_log){0};
+}
+
+const struct kernel_log_line *kernel_log_of_gpus(const struct kernel_log *log, int64_t from_ns,
+                                                 int64_t to_ns) {
+    for (size_t i = log->count; i > 0; i--) {
+        const struct kernel_log_line *line = &log->lines[i - 1];
+        if (line->kind != KERNEL_LOG_GPU || line->pid != 0) continue;
+        if (line->ns >= from_ns && line->ns <= to_ns) return line;
+    }
+    return NULL;
 }
 
 const struct kernel_log_line *kernel_log_of(const struct kernel_log *log, pid_t pid) {

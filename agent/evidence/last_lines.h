@@ -4,8 +4,8 @@
 
 #include "base/buffer.h"
 
-#define LAST_LINES_MAX 20  /* most lines that are shown */
-#define LAST_LINE_LEN  400 /* most bytes of a line that are shown */
+#define LAST_LINES_MAX 20  /* largest number of lines that are shown */
+#define LAST_LINE_LEN  400 /* length in bytes at which a line is cut */
 
 /* Appends the last LAST_LINES_MAX lines of `data`, each with `indent` before it and a newline after
  * it. Blank lines at the end are left out. Of a line with carriage returns, only the part after the

@@ -1,9 +1,9 @@
 /* Reads how often the kernel's out-of-memory killer has killed: from memory.events in cgroup v2,
  * from memory.oom_control in v1.
  *
- * In v2 the kernel counts a kill in the cgroup of the victim and in all above it; in v1 only in the
- * cgroup of the victim. So in v1 the cgroups below crun's own count, too: a wrapper may have put a
- * worker into a cgroup of its own. */
+ * In v2 the kernel counts a kill in the cgroup of the victim and in all cgroups above it; in v1
+ * only in the cgroup of the victim. So in v1 this file adds the counters of the cgroups below
+ * crun's own, because a wrapper may have put a worker into a cgroup of its own. */
 #include "agent/evidence/oom.h"
 
 #include "base/cleanup.h"
@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CGROUPS_MAX 256 /* the most cgroups below crun's own that are read */
-#define DEPTH_MAX   8   /* the most levels of cgroups below crun's own that are read */
+#define CGROUPS_MAX 256 /* limit of the number of cgroups below crun's own that are read */
+#define DEPTH_MAX   8   /* number of levels below crun's own cgroup that are read */
 
 /* Adds the counter in the file `file` within the folder to *count. Returns false if there is no
  * such file, or no such counter in it. */
@@ -41,8 +41,8 @@ static bool add_counter(int folder, const char *file, uint64_t *count) {
     return found;
 }
 
-/* Adds the counters of the cgroups below the folder: those of `depth` levels, and at most *left of
- * them. Subtracts the number of these cgroups from *left. */
+/* Adds to *count the counters of the cgroups below `folder`, down to `depth` levels below it. Reads
+ * at most *left cgroups, and subtracts from *left how many it has read. */
 static void add_below(int folder, const char *file, int depth, int *left, uint64_t *count) {
     int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = copy < 0 ? NULL : fdopendir(copy);
@@ -63,7 +63,8 @@ static void add_below(int folder, const char *file, int depth, int *left, uint64
     (void) closedir(dir);
 }
 
-/* Opens the folder of this process's cgroup. Returns the descriptor, or -1. */
+/* Opens the folder of this process's cgroup in the hierarchy of `controller`. Returns the
+ * descriptor, or -1. */
 static int open_own(const char *controller) {
     char place[PATH_MAX];
     bool is_guess;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
 
@@ -45,8 +46,8 @@ static void find_disk(struct health_facts *f) {
 
 /* ---- the link ---- */
 
-/* Notes the interface if it is down. "unknown" is the state of interfaces that have no link, such
- * as the loopback. */
+/* Stores the interface and its state in *f if it is down. The state "unknown" counts as up:
+ * interfaces that have no link, such as the loopback, have this state. */
 static void check_interface(struct health_facts *f, const char *name) {
     char path[128], state[sizeof(f->link_state)];
     (void) snprintf(path, sizeof(path), "/sys/class/net/%.40s/operstate", name);
@@ -57,7 +58,7 @@ static void check_interface(struct health_facts *f, const char *name) {
     (void) snprintf(f->link_state, sizeof(f->link_state), "%s", state);
 }
 
-/* Notes the InfiniBand or RoCE device if its first port is not active. */
+/* Stores the InfiniBand or RoCE device and its state in *f if its first port is not active. */
 static void check_hca(struct health_facts *f, const char *name) {
     char path[128], state[sizeof(f->link_state)];
     (void) snprintf(path, sizeof(path), "/sys/class/infiniband/%.40s/ports/1/state", name);
@@ -68,8 +69,9 @@ static void check_hca(struct health_facts *f, const char *name) {
     (void) snprintf(f->link_state, sizeof(f->link_state), "%s", state);
 }
 
-/* Calls `check` for each name of the list in the variable. A list that begins with ^ names what is
- * not used; names of NCCL_IB_HCA may have a port after a colon. */
+/* Calls `check` for each name in the list that the environment variable has, until a check has
+ * found one that is down. Returns false if the variable is not set, is empty, or begins with ^:
+ * after ^ it lists what is not used. Names of NCCL_IB_HCA may have a port after a colon. */
 static bool check_listed(struct health_facts *f, const char *variable,
                          void (*check)(struct health_facts *f, const char *name)) {
     char list[512], *rest = NULL;
@@ -131,6 +133,26 @@ static void find_link(struct health_facts *f, const char *addr) {
     if (name[0] != '\0') check_interface(f, name);
 }
 
+/* ---- the segment ---- */
+
+/* Stores in *f the file that marks this node's Slurm allocation as unavailable, if there is one.
+ * Such files have the names of NVRx's segment health check: segment_health_check.ARRAY.TASK for a
+ * task of a job array, segment_health_check.JOB.JOB for another job. Only a regular file that is
+ * not empty counts. A file that stat() cannot read does not make the node unfit, because the folder
+ * may be on a file system that cannot be reached for a moment. */
+static void find_segment(struct health_facts *f) {
+    const char *job = getenv("SLURM_ARRAY_JOB_ID"), *task = getenv("SLURM_ARRAY_TASK_ID");
+    char path[4096];
+    struct stat s;
+    if (job == NULL || task == NULL) job = task = getenv("SLURM_JOB_ID");
+    if (f->segments[0] == '\0' || job == NULL) return;
+    int len = snprintf(path, sizeof(path), "%s/segment_health_check.%.30s.%.30s", f->segments, job,
+                       task);
+    if (len < 0 || (size_t) len >= sizeof(path) || stat(path, &s) < 0) return;
+    if (!S_ISREG(s.st_mode) || s.st_size == 0) return;
+    (void) snprintf(f->segment, sizeof(f->segment), "%.199s", path);
+}
+
 void health_find(struct health_facts *f, uint32_t mask, const char *addr) {
     f->wall_s = time(NULL);
     f->has_rdma = count_entries("/sys/class/infiniband") - 1 < HEALTH_UNKNOWN - 1;
@@ -141,6 +163,8 @@ void health_find(struct health_facts *f, uint32_t mask, const char *addr) {
     if ((mask & 1u << HEALTH_SHM) != 0) find_shm(f);
     if ((mask & 1u << HEALTH_DISK) != 0) find_disk(f);
     if ((mask & 1u << HEALTH_LINK) != 0) find_link(f, addr);
+    if ((mask & 1u << HEALTH_SEGMENT) != 0) find_segment(f);
+    if ((mask & 1u << HEALTH_SERVICE) != 0) health_ask_service(f);
     if ((mask & 1u << HEALTH_GPU) == 0) return;
     f->gpus_of_driver = count_entries("/proc/driver/nvidia/gpus");
     health_ask_nvml(f);

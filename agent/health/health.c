@@ -1,5 +1,6 @@
-/* Runs checks: starts this program once more with the argv[0] HEALTH_NAME, waits for its end, and
- * takes its last line as the reason if it has failed. */
+/* Runs health checks. For each one it starts this program once more with the argv[0] HEALTH_NAME
+ * and waits for the end of that process. If the process fails, the last line of its output is the
+ * reason why the node is not fit. */
 #include "agent/health/health.h"
 
 #include "base/buffer.h"
@@ -16,19 +17,21 @@
 
 #define AGAIN_MIN_MS  UINT64_C(2000)  /* from a failed check to the next one */
 #define AGAIN_MAX_MS  UINT64_C(60000)
-#define OUTPUT_KEPT   ((size_t) 4096) /* bytes of output that are kept, the last ones */
+#define OUTPUT_KEPT   ((size_t) 4096) /* this number of bytes at the end of the output is
+                                       * kept */
 
-/* One run of the program. It is a block of its own: if its process cannot be killed, the run lives
- * on until health_close(), and the next run begins beside it. */
+/* One run of the program. Each run is allocated separately, because several may exist at a time: if
+ * the process of a run cannot be killed, that run stays until health_close(), and the next run
+ * begins in the meantime. */
 struct run {
     LIST_ENTRY(run) entry;
     struct health *health;
     uv_process_t process;
     uv_pipe_t output;
     int open_handles;
-    bool is_wanted;  /* true: the result of this run is awaited */
-    bool has_ended;  /* true: the process has ended */
-    bool has_output; /* true: end-of-file was not read yet */
+    bool is_wanted;  /* true while the result of this run is awaited */
+    bool has_ended;  /* true if the process has ended */
+    bool has_output; /* true until the end of the output is read */
     int64_t status;
     int signum;
     struct cr_buffer text;
@@ -38,7 +41,7 @@ struct run {
 struct health {
     uv_loop_t *loop;
     const struct health_options *options;
-    uv_timer_t timer; /* limit of the run, or the time until the next one */
+    uv_timer_t timer; /* ends the run at its time limit, or begins the next run */
     struct run *run;  /* the run whose result is awaited; NULL if none is */
     LIST_HEAD(, run) runs;
     bool is_timer_closed;
@@ -52,7 +55,8 @@ struct health {
 
 /* ---- the end of a run ---- */
 
-/* Call this when a handle was closed. Frees `h` after the last one, and calls on_close. */
+/* Call this when the timer or a run was closed. If nothing is left to close, frees `h` and calls
+ * on_close. */
 static void free_if_closed(struct health *h) {
     if (!h->is_timer_closed || !LIST_EMPTY(&h->runs)) return;
     void (*on_close)(void *) = h->on_close;
@@ -76,14 +80,15 @@ static void close_process(struct run *r) {
     if (!uv_is_closing(handle)) uv_close(handle, on_handle_closed);
 }
 
-/* Ends the run: kills its process with all that the process has started in its Unix session. The
- * handle of a process that lives is closed when the process has ended, so that it leaves no
+/* Ends the run: kills its process, with all processes in its Unix process group. The handle of a
+ * process that still lived is not closed here, but when the process has ended, so that it leaves no
  * zombie. */
 static void drop(struct run *r) {
     bool lives = r->process.pid > 0 && !r->has_ended;
     r->is_wanted = false;
     r->health->run = NULL;
-    if (lives) (void) kill(-r->process.pid, SIGKILL);
+    /* it has no group of its own before its first instructions have run */
+    if (lives && kill(-r->process.pid, SIGKILL) < 0) (void) kill(r->process.pid, SIGKILL);
     else close_process(r);
     uv_close((uv_handle_t *) &r->output, on_handle_closed);
 }
@@ -103,15 +108,16 @@ static void write_last_line(const struct cr_buffer *text, char *out, size_t room
 }
 
 static void write_why(const struct run *r, char why[HEALTH_WHY_MAX]) {
+    const char *name = r->health->options->what;
     why[0] = '\0';
     if (r->status == 0 && r->signum == 0) return;
     write_last_line(&r->text, why, HEALTH_WHY_MAX);
     if (why[0] != '\0') return;
     if (r->signum != 0) {
-        (void) snprintf(why, HEALTH_WHY_MAX, "the health check was ended by signal %d", r->signum);
+        (void) snprintf(why, HEALTH_WHY_MAX, "the %s was ended by signal %d", name, r->signum);
     } else {
-        (void) snprintf(why, HEALTH_WHY_MAX, "the health check has failed with exit code %d and "
-                        "has written nothing", (int) r->status);
+        (void) snprintf(why, HEALTH_WHY_MAX, "the %s has failed with exit code %d and "
+                        "has written nothing", name, (int) r->status);
     }
 }
 
@@ -127,7 +133,7 @@ static void report(struct health *h, const char *why) {
     h->on_result(h->arg, why);
 }
 
-/* Reports when the process has ended and all of its output is read. */
+/* Reports the result of the run if its process has ended and all of its output is read. */
 static void report_if_complete(struct run *r) {
     char why[HEALTH_WHY_MAX];
     if (!r->is_wanted || !r->has_ended || r->has_output) return;
@@ -135,8 +141,9 @@ static void report_if_complete(struct run *r) {
     report(r->health, why);
 }
 
-/* Call this when the process has ended. Processes that it has started may hold the pipe open, so
- * they are ended, too: the check is over. */
+/* Runs when the process has ended. Kills all other processes of its Unix process group. Otherwise
+ * one of them could keep the pipe open, so that the end of the output never comes. Then reports the
+ * result if it is complete. */
 static void on_exit_of(uv_process_t *process, int64_t status, int signum) {
     struct run *r = process->data;
     (void) kill(-process->pid, SIGKILL);
@@ -169,7 +176,7 @@ static void on_late(uv_timer_t *timer) {
     struct health *h = timer->data;
     char why[HEALTH_WHY_MAX], line[160];
     write_last_line(&h->run->text, line, sizeof(line));
-    (void) snprintf(why, sizeof(why), "the health check has not ended within %g s%s%s",
+    (void) snprintf(why, sizeof(why), "the %s has not ended within %g s%s%s", h->options->what,
                     (double) h->options->timeout_ms / 1000,
                     line[0] != '\0' ? "; it wrote last: " : "", line);
     report(h, why);
@@ -182,8 +189,11 @@ static int spawn(struct health *h, struct run *r) {
     char name[] = HEALTH_NAME, mask[16], workers[16], rounds[16], none[] = "";
     char *folder = o->folder != NULL ? (char *) (uintptr_t) o->folder : none;
     char *addr = o->addr != NULL ? (char *) (uintptr_t) o->addr : none;
+    char *segments = o->segments != NULL ? (char *) (uintptr_t) o->segments : none;
+    char *service = o->service != NULL ? (char *) (uintptr_t) o->service : none;
     char *command = o->command != NULL ? (char *) (uintptr_t) o->command : none;
-    char *argv[] = {name, mask, workers, rounds, folder, addr, command, NULL};
+    char *argv[] = {name, mask, workers, rounds, folder, addr, segments,
+                    service, command, NULL};
     (void) snprintf(mask, sizeof(mask), "%u", o->builtin);
     (void) snprintf(workers, sizeof(workers), "%u", o->workers);
     (void) snprintf(rounds, sizeof(rounds), "%d", h->rounds);
@@ -193,8 +203,8 @@ static int spawn(struct health *h, struct run *r) {
          .data.stream = (uv_stream_t *) &r->output},
         {.flags = UV_INHERIT_FD, .data.fd = 2}};
     const uv_process_options_t options = {.file = "/proc/self/exe", .args = argv,
-                                          .exit_cb = on_exit_of, .stdio = stdio, .stdio_count = 3,
-                                          .flags = UV_PROCESS_DETACHED};
+                                          .env = o->environment, .exit_cb = on_exit_of,
+                                          .stdio = stdio, .stdio_count = 3};
     (void) uv_pipe_init(h->loop, &r->output, 0);
     r->output.data = r->process.data = r;
     r->open_handles = 2;
@@ -207,12 +217,16 @@ static int spawn(struct health *h, struct run *r) {
 }
 
 static void on_unstarted(uv_timer_t *timer) {
-    report(timer->data, "the health check could not be started: no memory or no process left");
+    struct health *h = timer->data;
+    char why[HEALTH_WHY_MAX];
+    (void) snprintf(why, sizeof(why), "the %s could not be started: no memory or no process left",
+                    h->options->what);
+    report(h, why);
 }
 
 static void begin(struct health *h) {
     struct run *r = calloc(1, sizeof(*r));
-    if (r == NULL) { /* try again later; the node does not join before a check was made */
+    if (r == NULL) { /* no memory: try again later, because the node joins only after a check */
         (void) uv_timer_start(&h->timer, on_again, AGAIN_MIN_MS, 0);
         return;
     }

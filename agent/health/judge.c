@@ -1,6 +1,6 @@
-/* Decides whether the facts about a node make it unfit. The limits are so low that a node below
- * them cannot run training workers at all: a check that refuses a healthy node costs more than one
- * that misses a sick one. */
+/* Decides whether the facts about a node make it unfit. A node below the limits of these checks
+ * cannot run training workers at all. The limits are not stricter, because a check that refuses a
+ * healthy node does more harm than one that accepts a sick node. */
 #include "agent/health/judge_internal.h"
 
 #include "base/error.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 
 #define CLOCK_MIN_S     INT64_C(1735689600)      /* the first second of 2025 */
-#define SHM_MIN         (UINT64_C(8) << 20)      /* bytes */
+#define SHM_MIN         (UINT64_C(8) << 20)      /* free bytes of /dev/shm */
 #define MEMLOCK_MIN     (UINT64_C(64) << 20)     /* bytes; RDMA registers at least so much */
-#define FILES_MIN       UINT64_C(64)             /* files of a process without a peer */
-#define FILES_PER_PEER  UINT64_C(4)              /* files for each other worker of the node */
-#define DISK_MIN        (UINT64_C(16) << 20)     /* bytes */
+#define FILES_MIN       UINT64_C(64)             /* open files, for a worker in any job */
+#define FILES_PER_PEER  UINT64_C(4)              /* further files for each worker of the node */
+#define DISK_MIN        (UINT64_C(16) << 20)     /* free bytes of the file system */
 #define INODES_MIN      UINT64_C(64)
 #define MIB(bytes)      ((bytes) >> 20)
 
@@ -48,7 +48,8 @@ int health_read_checks(const char *text, uint32_t *mask, struct cr_error *err) {
         if (bit == 0) {
             return cr_fail(err, -EINVAL,
                            "'%.*s' is no built-in check; give all, none, or some of clock, shm, "
-                           "memlock, files, disk, gpu, link, with commas between them",
+                           "memlock, files, disk, gpu, link, segment, service, with commas between "
+                           "them",
                            (int) (len < 60 ? len : 60), at);
         }
         *mask |= bit;
@@ -133,10 +134,25 @@ static bool check_link(const struct health_facts *f, char *why) {
     return false;
 }
 
+static bool check_segment(const struct health_facts *f, char *why) {
+    if (f->segment[0] == '\0') return true;
+    (void) snprintf(why, HEALTH_WHY_MAX,
+                    "segment: the file '%.150s' marks this allocation as unavailable; repair "
+                    "the nodes, and then remove the file", f->segment);
+    return false;
+}
+
+static bool check_service(const struct health_facts *f, char *why) {
+    if (!f->service_failed) return true;
+    (void) snprintf(why, HEALTH_WHY_MAX, "service: %.200s", f->service_error);
+    return false;
+}
+
 static bool (*const checks[HEALTH_CHECK_COUNT])(const struct health_facts *f, char *why) = {
     [HEALTH_CLOCK] = check_clock, [HEALTH_SHM] = check_shm, [HEALTH_MEMLOCK] = check_memlock,
     [HEALTH_FILES] = check_files, [HEALTH_DISK] = check_disk, [HEALTH_GPU] = check_gpu,
-    [HEALTH_LINK] = check_link,
+    [HEALTH_LINK] = check_link, [HEALTH_SEGMENT] = check_segment,
+    [HEALTH_SERVICE] = check_service,
 };
 
 bool health_judge(const struct health_facts *f, uint32_t mask, char why[HEALTH_WHY_MAX]) {

@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HEALTH_UNKNOWN UINT64_MAX /* a number that could not be found out; its check passes */
+#define HEALTH_UNKNOWN UINT64_MAX /* value of a number that could not be found out; the check of
+                                   * this number passes */
 
 struct health_facts {
     uint32_t workers;
@@ -18,18 +19,26 @@ struct health_facts {
     uint64_t files;            /* limit of open files of one process */
     uint64_t memlock;          /* limit of locked memory in bytes */
     bool has_rdma;             /* true if the node has an RDMA device */
-    const char *folder;        /* folder of the next two */
-    uint64_t disk_free, inodes_free; /* HEALTH_UNKNOWN if the file system does not count them */
-    /* number of GPUs that the driver lists, and that NVML has found; HEALTH_UNKNOWN if there is no
-     * list, or no NVML */
+    const char *segments;      /* folder of --health-segment-dir, or "" */
+    char segment[200];         /* file in `segments` that marks this node's allocation as
+                                * unavailable; "" if there is no such file */
+    const char *service;       /* socket and arguments of --health-service, or "" */
+    bool service_failed;       /* true if the service says that the node is not well, or if this
+                                * node has no libcurl with HTTP/2, so crun cannot ask the service */
+    char service_error[200];   /* the reason; valid if service_failed */
+    char service_warning[480]; /* why the service gave no answer; "" if it has answered */
+    const char *folder;        /* disk_free and inodes_free are of its file system */
+    uint64_t disk_free, inodes_free; /* free bytes and free inodes; HEALTH_UNKNOWN if not counted */
+    /* gpus_of_driver: number of GPUs that the driver lists; HEALTH_UNKNOWN if there is no such
+     * list. gpus_of_nvml: number of GPUs that NVML has found; HEALTH_UNKNOWN without NVML */
     uint64_t gpus_of_driver, gpus_of_nvml;
-    char gpu_error[160];       /* what NVML has said that is wrong; "" = nothing */
-    char link[64];             /* interface or HCA that is in use and down; "" = none is */
+    char gpu_error[160];       /* error that NVML has reported; "" if there is none */
+    char link[64];             /* interface or HCA that is in use but down; "" if there is none */
     char link_state[32];       /* the state of `link` */
 };
 
-/* Writes to `why` the reason of the first check of `mask` that fails, and returns false; or returns
- * true if all pass. */
+/* Makes the checks of `mask`. If a check fails, writes its reason to `why` and returns false,
+ * without making the other checks. Returns true if all pass. */
 bool health_judge(const struct health_facts *f, uint32_t mask, char why[HEALTH_WHY_MAX]);
 
 /* Fills in the facts that the checks of `mask` need. `addr` is the numeric address of the interface
@@ -38,5 +47,9 @@ void health_find(struct health_facts *f, uint32_t mask, const char *addr);
 
 /* Fills in what NVML says about the GPUs, unless its library is missing. */
 void health_ask_nvml(struct health_facts *f);
+
+/* Asks the service f->service, unless that is "". If the service gives no answer, sets only
+ * f->service_warning, because the node passes the check in that case, as with NVRx. */
+void health_ask_service(struct health_facts *f);
 
 #endif

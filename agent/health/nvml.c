@@ -1,6 +1,6 @@
-/* Asks NVML whether each GPU answers and has an uncorrected memory error. The library is loaded
- * with dlopen(3), because most machines do not have it. Runs in the process of one check, so a
- * driver that hangs holds up nothing else. */
+/* Finds out by NVML whether each GPU answers, and whether it has uncorrected memory errors. The
+ * library is loaded with dlopen(3), because most machines do not have it. This code runs in the
+ * process of one check, so a driver that hangs delays nothing else. */
 #include "agent/health/judge_internal.h"
 
 #include <dlfcn.h>
@@ -9,8 +9,9 @@
 /* numbers of nvml.h */
 #define NVML_NO_DRIVER        9
 #define NVML_NO_LIBRARY       12
-#define NVML_UNCORRECTED      1 /* kind of memory errors */
-#define NVML_SINCE_DRIVER     0 /* counter that begins when the driver is loaded */
+#define NVML_UNCORRECTED      1 /* selects memory errors that were not corrected */
+#define NVML_SINCE_DRIVER     0 /* selects NVML's counter that starts at 0 when the driver is
+                                 * loaded */
 
 struct nvml {
     int (*init)(void);
@@ -42,7 +43,7 @@ static void check_device(struct health_facts *f, const struct nvml *n, unsigned 
                         n->text(rc));
         return;
     }
-    /* these two fail on GPUs that do not count memory errors, which is no fault of the GPU */
+    /* n->ecc() and n->pending() fail on GPUs that do not count memory errors; such a GPU passes */
     if (n->ecc != NULL && n->ecc(device, NVML_UNCORRECTED, NVML_SINCE_DRIVER, &errors) != 0) {
         errors = 0;
     }

@@ -8,15 +8,23 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NAME, MASK, WORKERS, ROUNDS, FOLDER, ADDR, COMMAND, ARGUMENTS };
+enum { NAME, MASK, WORKERS, ROUNDS, FOLDER, ADDR, SEGMENTS, SERVICE, COMMAND, ARGUMENTS };
 
 int health_main(int argc, char **argv) {
     char why[HEALTH_WHY_MAX];
     if (argc != ARGUMENTS) return 2;
+    /* A Unix process group of its own, so that health.c can kill all that the check starts. No Unix
+     * session of its own: the agent takes its children in other sessions for orphans of workers,
+     * and would reap this process before libuv does. */
+    (void) setpgid(0, 0);
     uint32_t mask = (uint32_t) strtoul(argv[MASK], NULL, 10);
-    struct health_facts facts = {.folder = argv[FOLDER],
+    struct health_facts facts = {.folder = argv[FOLDER], .segments = argv[SEGMENTS],
+                                 .service = argv[SERVICE],
                                  .workers = (uint32_t) strtoul(argv[WORKERS], NULL, 10)};
     if (mask != 0) health_find(&facts, mask, argv[ADDR]);
+    if (facts.service_warning[0] != '\0') {
+        (void) fprintf(stderr, "crun: warning: %s\n", facts.service_warning);
+    }
     if (!health_judge(&facts, mask, why)) {
         (void) puts(why);
         return 1;

@@ -1,6 +1,6 @@
-/* The decisions of one node: implements node.h. From top to bottom: the two functions that write a
- * worker's state, changes with notice, stopping and keeping workers, starting a round, feed(),
- * which passes an event to the worker group, and the events. */
+/* The decisions of one node: implements node.h. The parts of this file, from top to bottom: the two
+ * functions that write a worker's state; changes with notice; stopping and keeping workers;
+ * starting a round; feed(), which passes an event to the worker group; and the events. */
 #include "agent/node/node.h"
 
 #include "base/assert.h"
@@ -55,9 +55,9 @@ static bool is_kept(enum worker_state state) {
     return state == WORKER_KEPT || state == WORKER_PARKED;
 }
 
-/* Sets a worker's state; no other function writes it. The action stop() must spare workers in the
- * states KEPT and PARKED, and no others; so the action `keep` is requested when a worker enters or
- * leaves these two states. */
+/* Sets a worker's state; no other function writes the state. The action stop() must spare workers
+ * in the states KEPT and PARKED, and no others. So this function requests the action `keep` when a
+ * worker enters or leaves these two states. */
 static void worker_enter(struct node *n, struct node_worker *w, enum worker_state next,
                          int64_t until_ms) {
     enum worker_state before = w->state;
@@ -130,10 +130,10 @@ static bool counts_steps(const struct worker_progress *p) {
     return p->connected && has_begun && p->answer != CHANNEL_NOW;
 }
 
-/* Freezes a worker: sends it the announcement of the change, and reads its step afterwards. A
- * worker that makes a step after this reading has seen the announcement and waits in that step, so
- * it makes at most one step more than is read here (contract/channel.h). Returns the step that was
- * read. Returns -1 if the worker takes no part in the change; such a worker can be stopped at any
+/* Freezes a worker: sends it the announcement of the change, and reads its step after that. A
+ * worker that makes a step after this reading sees the announcement in that step and waits in it,
+ * so it makes at most one step more than is read here (contract/channel.h). Returns the step that
+ * was read; or -1 if the worker takes no part in the change, so that it can be stopped at any
  * time. */
 static int64_t freeze(struct node *n, struct node_worker *w, const struct channel_packet *p,
                       int64_t *needs_ms) {
@@ -148,7 +148,8 @@ static int64_t freeze(struct node *n, struct node_worker *w, const struct channe
 }
 
 static bool is_awaited(const struct node_worker *w) {
-    return lives(w) && (w->part == PART_FROZEN || w->part == PART_AGREED);
+    return lives(w) && (w->part == PART_FROZEN || w->part == PART_AGREED ||
+                        w->part == PART_EXPECTED);
 }
 
 /* If no worker still has to make the agreed step, reports to the rendezvous that the node is
@@ -168,14 +169,43 @@ static void worker_is_ready(struct node *n, struct node_worker *w) {
     report_if_ready(n);
 }
 
-/* Returns whether the worker has made the agreed step and stopped after it. The worker may have
- * ended: its page is gone then, but read_page() still gives the last value of stopped_for. */
+/* Returns whether the worker has made the agreed step and stopped after it. If the worker has
+ * ended, its page is gone, but read_page() still gives the last value of stopped_for. */
 static bool stopped_for_change(const struct node *n, const struct node_worker *w) {
     struct worker_progress progress;
     if (w->part == PART_READY) return true;
     if (w->part != PART_AGREED) return false;
     read_page(n, w, &progress);
     return progress.stopped_for == n->change.id;
+}
+
+/* Call this when the agreed step is known and the worker has connected, but was not frozen. Sends
+ * it the announcement of the change and the agreed step. If the worker has nothing to save
+ * (CHANNEL_NOW) or cannot be reached, it takes no part, so it may be stopped at any time. */
+static void include_late_worker(struct node *n, struct node_worker *w, int64_t now_ms) {
+    struct worker_progress progress;
+    struct channel_packet agreed = n->change.agreed;
+    agreed.stop_at.left_ms = n->change.until_ms > now_ms ? n->change.until_ms - now_ms : 0;
+    worker_take_part(n, w, PART_NONE);
+    read_page(n, w, &progress);
+    if (progress.answer == CHANNEL_NOW) return;
+    if (send_packet(n, w, &n->change.announcement) < 0 || send_packet(n, w, &agreed) < 0) return;
+    worker_take_part(n, w, PART_AGREED);
+}
+
+/* Call this when the agreed step is the first step of the round. Workers that still import modules
+ * have not connected yet, and the frozen workers can make the first step only together with them.
+ * So this node waits for these workers, too. Services and workers with nothing to save take no
+ * part. */
+static void expect_late_workers(struct node *n, int64_t now_ms) {
+    for (uint32_t i = 0; i < n->worker_count; i++) {
+        struct node_worker *w = &n->workers[i];
+        struct worker_progress progress;
+        if (w->state != WORKER_RUNNING || w->part != PART_NONE || w->policy.is_service) continue;
+        read_page(n, w, &progress);
+        if (progress.connected) include_late_worker(n, w, now_ms);
+        else worker_take_part(n, w, PART_EXPECTED);
+    }
 }
 
 static void forget_change(struct node *n) {
@@ -194,8 +224,8 @@ static bool may_keep(const struct node *n) {
     return n->group.ending == GROUP_GOES_ON && !n->notice.given;
 }
 
-/* Sends OVER to a worker that can rejoin, so that it parks within the grace. Returns false if the
- * worker cannot rejoin, or has no working channel. */
+/* If the worker can rejoin, sends it OVER, so that it parks within the grace, and returns true.
+ * Returns false if the worker cannot rejoin, or if its channel does not work. */
 static bool keep_running_worker(struct node *n, struct node_worker *w) {
     struct worker_progress progress;
     struct channel_packet over = {.type = CHANNEL_OVER};
@@ -205,8 +235,9 @@ static bool keep_running_worker(struct node *n, struct node_worker *w) {
     return send_packet(n, w, &over) == 0;
 }
 
-/* Moves one worker to the state in which it is kept or stopped. A hung worker stays HUNG: it is
- * killed sooner than the others. */
+/* Moves a running or kept worker to the state KEPT if it can go on in the next round, else to
+ * STOPPING. Leaves other workers in their states; a hung worker is killed sooner than the others
+ * anyway. */
 static void stop_worker(struct node *n, struct node_worker *w) {
     bool keeps = may_keep(n);
     switch (w->state) {
@@ -256,11 +287,11 @@ static void stop_workers(struct node *n, int64_t now_ms, int signum, int64_t gra
     stop_processes(n, signum, grace_ms);
 }
 
-/* Call this when the end of the job becomes known while workers are being stopped: there is no next
- * round for which the kept workers could be kept. They are stopped now and get the rest of the
- * grace. If no other process is left, the action stop() stops them. Otherwise stop() would signal
- * the other processes once more. So in that case each kept worker gets its own SIGTERM here, and
- * node_tick() kills it when the grace is over. */
+/* Stops the kept workers, too, with the rest of the grace. Call this when the end of the job
+ * becomes known while workers are being stopped, because there is no next round for the kept
+ * workers. If only kept workers are left, the action stop() stops them. If other processes are
+ * left, stop() would signal these processes once more. So in that case each kept worker gets its
+ * own SIGTERM here, and node_tick() kills it when the grace is over. */
 static void stop_kept_workers(struct node *n, int64_t now_ms) {
     int64_t kill_at_ms = n->group.kill_at_ms;
     bool any = false;
@@ -279,12 +310,12 @@ static void stop_kept_workers(struct node *n, int64_t now_ms) {
 
 /* ---- starting a round ---- */
 
-/* Sends the new round to a parked worker. If the worker cannot be reached, it is killed and counts
- * as a failed worker of the round. It may be dead already: its exit may not be reported yet, and
- * may have been with exit code 0. */
-static void hand_over(struct node *n, struct node_worker *w) {
+/* Lets a parked worker run in the new round. If the action hand_over() failed, the worker does not
+ * know the new round: this function kills the worker, and the worker counts as failed whatever its
+ * exit code is. The exit code may be 0, because the worker may already have ended without a report
+ * of its end. */
+static void go_on(struct node *n, struct node_worker *w) {
     worker_enter(n, w, WORKER_RUNNING, CR_FOREVER);
-    w->is_unreached = n->actions->hand_over(n->arg, index_of(n, w)) < 0;
     if (w->is_unreached) n->actions->signal(n->arg, index_of(n, w), SIGKILL);
 }
 
@@ -300,12 +331,15 @@ static bool start_workers(struct node *n, uint32_t *running) {
         worker_take_part(n, w, PART_NONE);
         n->starts[i] = w->state == WORKER_ABSENT;
         if (n->starts[i]) worker_enter(n, w, WORKER_STARTING, CR_FOREVER);
+        /* hand_over() is called for the parked workers before the other workers are started,
+         * because a parked worker may be able to go on without waiting for the other workers */
+        if (w->state == WORKER_PARKED) w->is_unreached = n->actions->hand_over(n->arg, i) < 0;
     }
     int rc = n->actions->start(n->arg, n->starts);
     *running = 0;
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
-        if (w->state == WORKER_PARKED) hand_over(n, w);
+        if (w->state == WORKER_PARKED) go_on(n, w);
         else worker_enter(n, w, n->starts[i] ? WORKER_RUNNING : WORKER_ABSENT, CR_FOREVER);
         *running += lives(w) ? 1 : 0;
     }
@@ -326,15 +360,18 @@ static uint32_t count_services(const struct node *n, bool living_only) {
 }
 
 static enum rendezvous_blame blame_of(const struct node *n) {
-    if (n->is_final) return RENDEZVOUS_FINAL;
+    if (n->is_final) return n->is_killed ? RENDEZVOUS_FINAL_KILLED : RENDEZVOUS_FINAL;
     return n->is_killed ? RENDEZVOUS_KILLED : RENDEZVOUS_OWN;
 }
 
+/* Executes the actions in *todo. Stops the workers before it reports their failure: gathering the
+ * evidence for the report takes time, and the workers can end in that time. */
 static void act(struct node *n, int64_t now_ms, const struct group_actions *todo) {
-    if (todo->report_failed) n->actions->failed(n->arg, n->round, blame_of(n));
+    enum rendezvous_blame blame = blame_of(n);
     if (todo->report_succeeded) n->actions->succeeded(n->arg, n->round);
     if (todo->leave) n->actions->leave(n->arg);
     if (todo->stop_signal != 0) stop_workers(n, now_ms, todo->stop_signal, todo->stop_grace_ms);
+    if (todo->report_failed) n->actions->failed(n->arg, n->round, blame);
     if (todo->join) n->actions->join(n->arg);
     if (todo->start) {
         uint32_t running;
@@ -369,9 +406,8 @@ static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uin
     step(n, &event);
 }
 
-/* Returns whether all workers that are left are parked and alive. For a parked worker that is dead,
- * but whose exit is not reported yet, it returns false, because that worker cannot be in the next
- * round. */
+/* Returns whether all workers that are left are parked and alive. If a parked worker is dead, but
+ * its exit is not reported yet, returns false, because that worker cannot be in the next round. */
 static bool only_parked_live(const struct node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         const struct node_worker *w = &n->workers[i];
@@ -381,8 +417,8 @@ static bool only_parked_live(const struct node *n) {
     return true;
 }
 
-/* Call this when a worker has ended or parked, or when node_processes_gone() was called. If the
- * stop is now complete, the node joins the next round, or leaves if it has given notice. */
+/* If no worker is left to stop, makes the node join the next round; or leave, if it has given
+ * notice. Call this when a worker has ended or parked, or when node_processes_gone() was called. */
 static void check_stop_complete(struct node *n, int64_t now_ms) {
     if (n->group.state != GROUP_STOPPING || !n->processes_gone || !only_parked_live(n)) return;
     forget_change(n);
@@ -414,9 +450,9 @@ void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome) {
     feed(n, now_ms, type, 0, CR_FOREVER);
 }
 
-/* Returns whether the worker can take part in a change. A hung worker can: it may have made more
- * steps than any other worker. The agreed step is the largest reported step plus one, and must not
- * be smaller than the steps of any worker, so a hung worker must be asked, too. */
+/* Returns whether the worker takes part in a change. The agreed step is the largest reported step
+ * plus one, and must not be smaller than the step of any worker. A hung worker may have made more
+ * steps than all others, so its step has to be reported, too. */
 static bool may_take_part(const struct node_worker *w) {
     return w->state == WORKER_RUNNING || w->state == WORKER_HUNG;
 }
@@ -431,6 +467,7 @@ void node_change(struct node *n, int64_t now_ms, const struct rendezvous_change 
     (void) snprintf(p.text, sizeof(p.text), "%s", change->why);
     forget_change(n);
     n->change.id = change->id;
+    n->change.announcement = p;
     for (uint32_t i = 0; n->group.state == GROUP_RUNNING && i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
         int64_t at = may_take_part(w) ? freeze(n, w, &p, &needs_ms) : -1;
@@ -446,18 +483,20 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t agreed
     struct channel_packet p = {.type = CHANNEL_STOP_AT,
                                .id = id,
                                .stop_at = {.step = agreed_step, .left_ms = left_ms}};
-    (void) now_ms;
     if (id == 0 || id != n->change.id) return;
     n->change.is_set = true;
+    n->change.agreed = p;
+    n->change.until_ms = after(now_ms, left_ms);
     say(n, CR_LOG_INFO, "the change takes place after step %" PRIu64, agreed_step);
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
         if (!lives(w) || w->part != PART_FROZEN) continue;
         worker_take_part(n, w, PART_AGREED);
-        /* If this fails, the worker does not learn the agreed step and may never become ready. The
-         * rendezvous then ends the round when the time for the change is over. */
+        /* If sending fails, the worker does not learn the agreed step and may never become ready.
+         * In that case the rendezvous ends the round when the time for the change is over. */
         (void) send_packet(n, w, &p);
     }
+    if (agreed_step == 1) expect_late_workers(n, now_ms);
     report_if_ready(n);
 }
 
@@ -470,8 +509,8 @@ static bool ends_nodes(int exit_code) {
            exit_code == -SIGKILL;
 }
 
-/* If the policy of a worker that has failed by itself allows it, starts the worker again in the
- * same round. Returns whether the worker runs again. */
+/* Call this when a worker has failed by itself. If the worker's policy allows it, starts the worker
+ * once more in the same round and returns true. Otherwise returns false. */
 static bool restart_alone(struct node *n, struct node_worker *w) {
     bool is_running = n->group.state == GROUP_RUNNING || n->group.state == GROUP_WAITING;
     if (!is_running || w->policy.on_failure != NODE_RESTARTS_ALONE) return false;
@@ -521,8 +560,9 @@ void node_processes_gone(struct node *n, int64_t now_ms) {
     check_stop_complete(n, now_ms);
 }
 
-/* Puts kept workers into the state STOPPING: they are no longer spared, because this node has no
- * next round in which they could go on. */
+/* Ends the node although processes are left that SIGKILL does not end (node.h). First puts kept and
+ * parked workers into the state STOPPING, because this node has no next round in which they could
+ * go on. */
 void node_processes_unkillable(struct node *n, int64_t now_ms) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
@@ -536,19 +576,26 @@ void node_processes_unkillable(struct node *n, int64_t now_ms) {
 
 /* ---- events: what workers report ---- */
 
+void node_worker_connected(struct node *n, int64_t now_ms, uint32_t worker) {
+    struct node_worker *w = &n->workers[worker];
+    if (!lives(w) || w->part != PART_EXPECTED) return;
+    include_late_worker(n, w, now_ms);
+    report_if_ready(n);
+}
+
 void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t change_id) {
     struct node_worker *w = &n->workers[worker];
     (void) now_ms;
     if (is_awaited(w) && change_id == n->change.id) worker_is_ready(n, w);
 }
 
-/* Call this when a worker has called crunrt_rejoin(). A running worker and a kept worker become
- * parked. The call has no effect on a worker in another state, such as one that is being
- * stopped. */
+/* Call this when a worker has called crunrt_rejoin(). A running or kept worker becomes parked. For
+ * a worker in another state, such as one that is being stopped, the call does nothing. */
 void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker) {
     struct node_worker *w = &n->workers[worker];
     if (w->state != WORKER_RUNNING && w->state != WORKER_KEPT) return;
-    /* a service that calls crunrt_rejoin() when the others have ended waits for the job's end */
+    /* in WAITING only services are left: a service that calls crunrt_rejoin() waits there for the
+     * end of the job */
     if (n->group.state == GROUP_WAITING) return;
     bool for_change = stopped_for_change(n, w);
     bool unasked = w->state == WORKER_RUNNING && !for_change;
@@ -603,11 +650,15 @@ void node_worker_hung(struct node *n, int64_t now_ms, uint32_t worker, uint64_t 
     if (n->actions->ask_dump(n->arg, worker, ++n->dumps) < 0) kill_hung(n, w);
 }
 
-void node_hung(struct node *n, int64_t now_ms) {
+void node_broken(struct node *n, int64_t now_ms) {
     if (n->group.state != GROUP_RUNNING) return;
-    n->is_hung = true;
     n->is_killed = n->is_final = false;
     feed(n, now_ms, GROUP_EVENT_BROKEN, 0, CR_FOREVER);
+}
+
+void node_hung(struct node *n, int64_t now_ms) {
+    if (n->group.state == GROUP_RUNNING) n->is_hung = true;
+    node_broken(n, now_ms);
 }
 
 /* ---- events: signals, notices and requests for dumps ---- */
@@ -652,9 +703,9 @@ static void leave_now(struct node *n, int64_t now_ms) {
     feed(n, now_ms, GROUP_EVENT_LEAVE, 0, CR_FOREVER);
 }
 
-/* Call this when NODE_PATIENCE_MS have passed since a worker parked without a reason, and no
- * failure was reported on any node. The worker has given up the round, and so the round is
- * broken. */
+/* Ends the round as broken. Call this when NODE_PATIENCE_MS have passed since a worker parked
+ * without a reason, and no failure was reported on any node in that time: that worker has left the
+ * round, so the round cannot succeed. */
 static void break_round(struct node *n, int64_t now_ms) {
     n->patience_until_ms = CR_FOREVER;
     n->is_broken = n->group.state == GROUP_RUNNING;
@@ -668,7 +719,7 @@ static void say_not_parked(const struct node *n, const struct node_worker *w) {
 }
 
 /* Kills workers whose time is over: kept workers that have not parked, and workers that
- * stop_kept_workers() has signalled. Uses the action stop(), because it also ends the processes
+ * stop_kept_workers() has signalled. Uses the action stop(), because that also ends the processes
  * that these workers have started. */
 static void kill_late_workers(struct node *n, int64_t now_ms) {
     bool any = false;

@@ -1,6 +1,6 @@
-/* Decides what a worker group does. A table at the end of the file has one function for each state
- * and event, so that no case can be left out: `nop` if the event has no effect, `bug` if the event
- * cannot happen in the state. */
+/* Decides what a worker group does. A table at the end of the file has one entry for each state and
+ * event, so that no case can be left out: a function that changes the state and requests actions,
+ * `nop` if the event has no effect, or `bug` if the event cannot happen in the state. */
 #include "agent/node/worker_group.h"
 
 #include "base/assert.h"
@@ -48,8 +48,8 @@ static int64_t after(int64_t now_ms, int64_t ms) {
     return now_ms > CR_FOREVER - ms ? CR_FOREVER : now_ms + ms;
 }
 
-/* Stops all workers. If this node is cut off, they get SIGKILL at the end of its lease at the
- * latest. */
+/* Stops all workers: requests `signum` now and SIGKILL after grace_ms. If this node is cut off, the
+ * workers get SIGKILL at the end of the node's lease at the latest. */
 static void stop_all(struct step *s, int signum, int64_t grace_ms) {
     int64_t now_ms = s->event->now_ms;
     if (s->g->lease_ms != CR_FOREVER) {
@@ -62,8 +62,8 @@ static void stop_all(struct step *s, int signum, int64_t grace_ms) {
     s->todo.stop_grace_ms = grace_ms;
 }
 
-/* Stores when the lease of this node ends, if the event says so. The events STOP and LEAVE limit
- * the grace only on a node that is cut off, and the limit is the rest of its lease. */
+/* The `ms` of the events STOP and LEAVE is CR_FOREVER, unless this node is cut off: in that case it
+ * is the rest of the node's lease, and this function stores when the lease ends. */
 static void note_lease(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
     s->g->lease_ms = shorter(s->g->lease_ms, after(s->event->now_ms, s->event->ms));
@@ -162,16 +162,15 @@ static void parked_gone(struct step *s) {
     s->g->parked--;
 }
 
-/* Call this when a parked worker has ended by itself in a running round. A round succeeds only if
- * all its workers end well in it, and a parked worker has left its round before its end. So this
- * round cannot succeed any more. */
+/* Counts a parked worker that has ended by itself in a running round. A round succeeds only if all
+ * its workers end well without parking, so this round cannot succeed any more. */
 static void parked_gone_early(struct step *s) {
     parked_gone(s);
     s->g->ended_early++;
 }
 
-/* Call this when a worker has ended while the group is being stopped. If it failed by itself, just
- * before crun's signal, that counts as a failure. */
+/* Counts a worker that has ended while the group is being stopped. If the worker failed by itself,
+ * just before crun's signal, its end also counts as a failure of the round. */
 static void worker_ended_stopping(struct step *s) {
     count_exit(s);
     if (s->event->type == GROUP_EVENT_EXIT_BAD && !s->event->after_our_signal) s->g->failures++;
@@ -182,8 +181,8 @@ static void stop_for_next_round(struct step *s) {
     stop_all(s, SIGTERM, s->g->stop_timeout_ms);
 }
 
-/* If this node is now cut off, and its lease ends before the grace of the stop that is going on,
- * shortens the grace to the rest of the lease. */
+/* Handles a further STOP or LEAVE that comes while the group is being stopped. If this node is cut
+ * off and its lease ends before the grace, shortens the grace to the rest of the lease. */
 static void hasten(struct step *s) {
     if (s->event->ms == CR_FOREVER) return;
     note_lease(s);
@@ -201,8 +200,8 @@ static void stop_for_good(struct step *s) {
                                                               : s->g->stop_timeout_ms);
 }
 
-/* Stops the parked workers; between two rounds only parked workers can be alive. If no worker is
- * parked, ends the group. */
+/* Call this between two rounds, when only parked workers can be alive. Stops them; or ends the
+ * group if there are none. */
 static void stop_parked(struct step *s, int signum, int64_t grace_ms) {
     if (s->g->parked > 0) stop_all(s, signum, grace_ms);
     else end(s);
@@ -241,8 +240,8 @@ static void go_on_or_end(struct step *s) {
         end(s);
     } else {
         enter(s, GROUP_JOINING);
-        /* A lease limits only workers with ranks: after its end, other nodes may run workers with
-         * the same ranks. Now only parked workers are left, and these have no ranks. */
+        /* A lease limits workers that have ranks, because after its end other nodes may run workers
+         * with the same ranks. Now only parked workers are left, which have no ranks. */
         s->g->lease_ms = CR_FOREVER;
         s->todo.join = true;
     }
@@ -267,11 +266,11 @@ static void signal_between_rounds(struct step *s) {
     stop_parked(s, (int) s->event->count, s->g->shutdown_timeout_ms);
 }
 
-/* Stops the workers with the signal that the launcher has received. Each further signal to the
- * launcher stops them with SIGTERM. The first further signal shortens the grace to GROUP_HASTE_MS
- * at most, and the next one ends the grace. A signal within GROUP_REPEAT_MS of the first one leaves
- * the grace as it is, because it may be a copy of the first: a terminal and a parent process often
- * both deliver one ^C. */
+/* Stops the workers with the first signal that the launcher receives. Each further signal to the
+ * launcher stops them with SIGTERM: the first further signal shortens the rest of the grace to
+ * GROUP_HASTE_MS at most, and the next one ends the grace. But a signal within GROUP_REPEAT_MS of
+ * the first one leaves the grace as it is, because it may be a copy of the first: a terminal and a
+ * parent process often both deliver one ^C. */
 static void signal_workers(struct step *s) {
     struct worker_group *g = s->g;
     int64_t now_ms = s->event->now_ms;

@@ -41,17 +41,17 @@
     X(ENDED, "none: nothing follows")
 
 #define GROUP_EVENTS(X)                                                                            \
-    X(ROUND)        /* a round began: `count` workers have to run, of them `services` services */  \
-    X(START_FAILED) /* some workers could not be started; `count` workers are alive, of them */    \
-                    /* `services` services */                                                      \
+    X(ROUND)        /* a round began with `count` workers; `services` of these are services */     \
+    X(START_FAILED) /* some workers could not be started; `count` workers are alive */             \
+                    /* (`services` of these `count` workers are services) */                       \
     X(EXIT_OK)      /* a worker ended with status 0 */                                             \
     X(EXIT_BAD)     /* a worker ended with another status or by a signal; see after_our_signal */  \
     X(EXIT_READY)   /* a worker ended with status 0 after the agreed step of a change */           \
     X(PARKED)       /* a worker of this round now waits in its process for the next round */       \
     X(UNPARKED)     /* a parked worker is being stopped, because this node does not go on */       \
     X(PARKED_GONE)  /* a parked worker ended by itself */                                          \
-    X(BROKEN)       /* the round cannot go on although no worker has ended: a worker parked */     \
-                    /* without a reason, or the workers hang */                                    \
+    X(BROKEN)       /* a worker parked without a reason, or the workers hang */                    \
+                    /* (the round cannot go on although no worker has ended) */                    \
     X(EMPTY)        /* no process of the round is left, except parked workers */                   \
     X(UNKILLABLE)   /* processes of the round have lived on too long after SIGKILL */              \
     X(STOP)         /* the rendezvous ended the round; `ms`: longest grace */                      \
@@ -92,28 +92,34 @@ struct group_event {
     /* only for ROUND and START_FAILED: how many of the `count` workers are services, for whose end
      * the round does not wait */
     uint32_t services;
-    bool is_service;   /* only for EXIT_*, PARKED and UNPARKED: true if the worker is a service */
-    /* only for EXIT_BAD: true if crun had sent the worker a signal before; such a worker counts as
-     * a victim */
+    /* only for EXIT_*, PARKED and UNPARKED: true if the event is about a service */
+    bool is_service;
+    /* only for EXIT_BAD: true if crun had sent a signal to the worker before its end; such a worker
+     * counts as a victim */
     bool after_our_signal;
-    int64_t ms; /* longest grace in ms; CR_FOREVER if only the group's own stop timeout limits it */
+    /* only for STOP and LEAVE: longest grace in ms; CR_FOREVER if only the group's stop timeout
+     * limits the grace */
+    int64_t ms;
     int64_t now_ms;
 };
 
 /* The actions that the caller must carry out, in this order. */
 struct group_actions {
     bool report_failed;    /* report to the rendezvous that a worker failed in this round */
-    bool report_succeeded; /* report to the rendezvous that all workers ended well in this round */
+    /* report to the rendezvous that in this round all workers except services have ended well */
+    bool report_succeeded;
     bool leave;            /* leave the rendezvous */
     int stop_signal; /* signal with which to stop the workers; 0 if they are not to be stopped */
     int64_t stop_grace_ms; /* time from stop_signal to SIGKILL, in ms */
-    bool join;             /* request a place in the next round from the rendezvous */
+    /* request a place in the next round from the rendezvous */
+    bool join;
     bool start;  /* start the workers of the round; if that fails, pass the event START_FAILED */
     bool finish; /* the last action: the group has ended, and `ending` is the result */
 };
 
-/* A signal to the launcher within GROUP_REPEAT_MS of the first one does not shorten the grace. The
- * next signal after that time shortens it to GROUP_HASTE_MS. Both are in ms. */
+/* The times (ms) that say how further signals to the launcher shorten the grace that the first
+ * signal began. A signal within GROUP_REPEAT_MS of the first one does not shorten the grace. The
+ * next signal after that time shortens what is left of it to GROUP_HASTE_MS at most. */
 #define GROUP_REPEAT_MS 1000
 #define GROUP_HASTE_MS  5000
 
@@ -122,23 +128,25 @@ struct worker_group {
     enum group_ending ending;
     int64_t stop_timeout_ms, shutdown_timeout_ms;
     uint32_t living;      /* number of workers of this round that have neither ended nor parked */
-    /* number of living workers that are services: the round succeeds without waiting for their
+    /* number of the living workers that are services; the round succeeds without waiting for their
      * end */
     uint32_t services;
     uint32_t parked;      /* number of workers that wait in their processes for the next round */
     /* number of workers of this round that ended for a change, or while parked. If it is not 0, the
-     * round cannot succeed; only another event (EXIT_BAD, STOP, LEAVE …) ends it. */
+     * round cannot succeed, and goes on until another event (EXIT_BAD, STOP, LEAVE …) ends it */
     uint32_t ended_early;
     uint32_t failures;    /* number of failures in this round; victims are not counted */
     uint32_t signals;     /* number of signals that the launcher has received */
     int signal;           /* the first signal that the launcher received */
-    int64_t signaled_ms;  /* when the first signal came; valid if signals > 0 */
+    /* time (ms, monotonic clock) of the first signal; valid if signals > 0 */
+    int64_t signaled_ms;
     bool is_hastened;     /* true if a later signal has shortened the grace */
-    bool rendezvous_over; /* true if the rendezvous has ended or this node has left it; the
-                           * rendezvous then gets no more reports */
+    /* true if the rendezvous has ended or this node has left it, so that the rendezvous gets no
+     * more reports */
+    bool rendezvous_over;
     int64_t kill_at_ms;   /* time (ms, monotonic clock) at which the grace ends; valid in the state
                            * STOPPING */
-    /* end of this node's lease (ms, monotonic clock), if the node is cut off; else CR_FOREVER. No
+    /* if this node is cut off: the end of its lease (ms, monotonic clock); else CR_FOREVER. No
      * grace ends later, because after the lease other nodes may run workers with this node's
      * ranks. */
     int64_t lease_ms;

@@ -1,5 +1,5 @@
 /* Reads a worker's page (contract/channel.h) for the agent. The worker may write any value into its
- * half of the page, so each value is checked and, if needed, limited: every field of struct
+ * half of the page, so the functions check each value and limit it if needed: every field of struct
  * worker_progress is within its range. Pure: no I/O, so that the simulator can use it, too. */
 #ifndef AGENT_NODE_WORKER_PAGE_H
 #define AGENT_NODE_WORKER_PAGE_H
@@ -11,8 +11,8 @@
 struct worker_progress {
     /* true if the worker has a channel; if not, all fields but stopped_for are 0 */
     bool connected;
-    bool counts_from_start; /* true if the worker takes part in changes before its first step,
-                             * too */
+    /* true if the worker takes part in changes even before its first step */
+    bool counts_from_start;
     bool can_rejoin; /* true if the worker can go on in its process after its round has ended */
     uint64_t step;        /* number of steps that the worker has made in this round */
     uint64_t stopped_for; /* id of the change for which the worker has stopped; 0 if none */
@@ -23,9 +23,9 @@ struct worker_progress {
 };
 
 /* A worker's steps in the current round, for the ledger and for the status. The times are in ns of
- * the monotonic clock; 0 means that no step was made. They are as the worker wrote them, unchecked,
- * so they may lie in the future. If the worker's libcrunrt is so old that it does not write the
- * time of the first step, first_ns is 0 although steps were made. */
+ * the monotonic clock; 0 means that no step was made. The worker wrote them, and they are not
+ * compared with the clock, so they may lie in the future. If the worker's libcrunrt is so old that
+ * it does not write the time of the first step, first_ns is 0 although steps were made. */
 struct worker_steps {
     bool connected; /* true if the worker has a channel, or had one in this round */
     uint64_t count;

@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* the most bytes that can be written without blocking after poll(2) has reported a pipe as
- * writable */
+/* When poll(2) reports a pipe as writable, this number of bytes can be written to it without
+ * blocking. */
 #define POLLED_MAX PIPE_BUF
 
 /* ---- opening ---- */
@@ -143,7 +143,7 @@ void console_write(struct console *c, const char *data, size_t len) {
         return;
     }
     /* c->poll watches the epoll that contains fd. An epoll is readable when one of its descriptors
-     * is ready; this one is when fd is writable. */
+     * is ready, so this one is readable when fd is writable. */
     (void) uv_poll_start(&c->poll, UV_READABLE, on_writable);
 }
 

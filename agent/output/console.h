@@ -2,9 +2,9 @@
  * blocks the loop, and never makes the stream non-blocking for other processes that share it
  * (workers, the shell).
  *
- * Bytes that the reader does not take at once are kept in memory. Callers of console_write() stop
- * writing while console_is_full() is true. If the reader has closed the stream (EPIPE), the console
- * is dead: the job goes on, and all further output to it is discarded. */
+ * Bytes that the reader does not take at once are kept in memory, without limit. So callers stop
+ * writing much output while console_is_full() is true. If the reader has closed the stream (EPIPE),
+ * the console is dead: the job goes on, and all further output to it is discarded. */
 #ifndef AGENT_CONSOLE_H
 #define AGENT_CONSOLE_H
 
@@ -33,7 +33,7 @@ struct console {
     /* an epoll that contains fd; libuv would make fd non-blocking if it watched fd itself */
     int poll_fd;
     uv_poll_t poll;
-    void (*on_room)(void *arg); /* called when the console has room again, or has died */
+    void (*on_room)(void *arg); /* called when the console has written all kept bytes, or is dead */
     void *arg;
 };
 
@@ -49,8 +49,8 @@ bool console_is_dead(const struct console *c);
 bool console_is_flushed(const struct console *c);
 void console_kill(struct console *c);             /* discards the kept bytes and all later output */
 
-/* Closes the console. on_close runs on the loop and gets the handle c->poll. The caller may set
- * c->poll.data for it before this call. */
+/* Closes the console. When that is done, on_close runs on the loop with the handle c->poll. The
+ * caller may set c->poll.data for on_close before this call. */
 void console_close(struct console *c, uv_close_cb on_close);
 
 #endif

@@ -1,4 +1,4 @@
-/* The ring with the last bytes of a stream. */
+/* Keeps the last bytes of a stream in a ring buffer: implements last_bytes.h. */
 #include "agent/output/last_bytes.h"
 
 #include <errno.h>

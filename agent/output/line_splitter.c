@@ -23,6 +23,7 @@ static void take_rest_of_end(struct line_splitter *s, const char **data, size_t 
     if (*len == 0 || !s->after_cr) return;
     s->after_cr = false;
     if (**data != '\n') return;
+    s->was_pair = true;
     take(s, data, len, 1);
     s->from = s->at;
 }
@@ -40,7 +41,9 @@ static void give_up_line(struct line_splitter *s) {
 }
 
 /* Takes the next n bytes, which contain no line end, and keeps them unless the line is too long.
- * Returns 0; or -ENOMEM if they are lost. */
+ * Returns 0. If memory is short and skips_long is false, the bytes are lost, and it returns
+ * -ENOMEM. If memory is short and skips_long is true, it drops the line, which the owner can read
+ * from a file, and returns 0. */
 static int keep(struct line_splitter *s, const char **data, size_t *len, size_t n) {
     int rc = s->is_long ? 0 : cr_buffer_append(&s->partial, *data, n);
     if (rc < 0 && s->skips_long) give_up_line(s);
@@ -94,6 +97,17 @@ int line_splitter_next(struct line_splitter *s, const char **data, size_t *len, 
     (void) give(s, data, len, n, line);
     take_end(s, data, len, line);
     return 1;
+}
+
+size_t line_splitter_take_whole(struct line_splitter *s, const char *data, size_t len) {
+    begin_line(s);
+    if (len == 0 || s->after_cr || s->is_long || s->partial.len > 0) return 0;
+    const char *end = memrchr(data, '\n', len < LINE_MAX_LEN ? len : LINE_MAX_LEN);
+    size_t n = end != NULL ? (size_t) (end + 1 - data) : 0;
+    if (memchr(data, '\r', n) != NULL) return 0;
+    s->at += n;
+    s->from = s->at;
+    return n;
 }
 
 int line_splitter_end(struct line_splitter *s, struct line *line) {

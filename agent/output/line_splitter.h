@@ -21,11 +21,15 @@ struct line_splitter {
     struct cr_buffer partial; /* the kept bytes of a line whose end has not come yet */
     bool after_cr;   /* true if the last byte taken was a "\r": a "\n" after it belongs to the same
                       * line end */
+    /* True if an input ended with "\r" and the next one began with "\n". Both are one line end, so
+     * the line that was returned for the "\r" was an ordinary line, although its is_update is true.
+     * The caller has to set was_pair to false again. */
+    bool was_pair;
     bool skips_long; /* true if lines longer than LINE_MAX_LEN are passed as offsets only (struct
                       * line, is_long) */
     bool is_long;    /* true if the current line is longer than LINE_MAX_LEN and is not kept */
-    bool was_given;  /* true if `partial` is the line that was returned last; the next call clears
-                      * it */
+    /* true if `partial` is the line that was returned last; the next call empties `partial` */
+    bool was_given;
     uint64_t at;     /* number of bytes taken from the input so far */
     uint64_t from;   /* offset in the input of the first byte of the current line */
 };
@@ -38,14 +42,22 @@ struct line {
     uint64_t from, to; /* the line's offsets in the input: [from, to) */
     bool is_long;      /* true if the line was too long to be kept, so that only its offsets are
                         * known */
-    bool is_update;    /* true if a "\r" ended the line: it is an update of a progress bar, which
-                        * the next one overwrites */
+    /* true if a "\r" ended the line, as it ends an update of a progress bar. If the "\r" was the
+     * last byte of the input, the next call may find its "\n" and set was_pair */
+    bool is_update;
 };
 
-/* Takes bytes from *data until a line is complete or all *len bytes are taken, and moves *data and
- * *len behind the bytes taken. Returns 1 and fills in *line; 0 if all bytes were taken and no line
- * was completed; or -ENOMEM if all bytes were taken, but could not be kept and are lost. */
+/* Takes bytes from *data until a line is complete or all *len bytes are taken. Increases *data, and
+ * decreases *len, by the number of bytes taken. Returns 1 and fills in *line if a line is complete;
+ * 0 if all bytes were taken and no line was completed; or -ENOMEM if all bytes were taken, but
+ * could not be kept and are lost. */
 int line_splitter_next(struct line_splitter *s, const char **data, size_t *len, struct line *line);
+
+/* Takes the whole lines at the beginning of `data` in one call, at most LINE_MAX_LEN bytes. This is
+ * possible only if the first line did not begin in an earlier input, and if each line ends with a
+ * single "\n". Returns the number of bytes taken; 0 if the caller has to take the next line by
+ * line_splitter_next(). */
+size_t line_splitter_take_whole(struct line_splitter *s, const char *data, size_t len);
 
 /* Call this when the input has ended. If bytes follow the last line end, it stores them as a line
  * in *line and returns 1; else it returns 0. */

@@ -1,18 +1,20 @@
 /* Makes the folders and files of a job's logs. */
 #include "agent/output/log_dir.h"
 
+#include "agent/system/system.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* length in bytes at which an encoded run id is cut, because a file name has at most 255 bytes */
@@ -21,6 +23,9 @@
  * are made here, whatever the umask is. */
 #define FOLDER_MODE 0700
 #define FILE_MODE   0600
+/* If folders are nested in more levels than this, log_dir_remove_empty() removes none of them. A
+ * worker may have nested folders to any depth in its own folder. */
+#define DEPTH_MAX 32
 #define REMEDY     "; give --log-dir a folder that you can write to, or /dev/null for no logs"
 
 /* ---- names and paths ---- */
@@ -117,6 +122,21 @@ static int make_unique(char path[LOG_PATH_MAX], const char *prefix) {
     return -EEXIST;
 }
 
+/* Returns whether named pipes can be made in the job's folder. The usual local file systems of
+ * Linux support them, and some network file systems do not. So in any other file system this makes
+ * a pipe and removes it again, to find out. */
+static bool find_pipes(const struct log_dir *d) {
+    static const char name[] = ".pipe";
+    struct statfs fs;
+    bool is_known = fstatfs(d->fd, &fs) == 0;
+    if (is_known && (fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC ||
+                     fs.f_type == BTRFS_SUPER_MAGIC || fs.f_type == TMPFS_MAGIC)) {
+        return true;
+    }
+    if (mkfifoat(d->fd, name, FILE_MODE) < 0) return false;
+    return unlinkat(d->fd, name, 0) == 0;
+}
+
 int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct cr_error *err) {
     char name[RUN_ID_MAX + 4];
     *d = (struct log_dir){.fd = -1, .attempt_fd = -1};
@@ -137,7 +157,10 @@ int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct
     if (rc == 0) rc = make_unique(d->path, name);
     if (rc == 0) d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (rc == 0 && d->fd < 0) rc = -errno;
-    if (rc == 0) return 0;
+    if (rc == 0) {
+        d->has_pipes = find_pipes(d);
+        return 0;
+    }
     (void) cr_fail(err, rc, "cannot create the log folder '%s': %s" REMEDY, d->path, strerror(-rc));
     log_dir_done(d);
     return rc;
@@ -151,24 +174,54 @@ void log_dir_done(struct log_dir *d) {
 
 /* ---- removing folders in which nothing was written ---- */
 
-static int stop_at_file(const char *path, const struct stat *st, int type, struct FTW *at) {
-    (void) path, (void) st, (void) at;
-    return type == FTW_D || type == FTW_DP ? 0 : 1;
+/* Returns whether `name` is a folder in which there is nothing but folders, on all levels. Returns
+ * false if folders are nested deeper than `depth` levels, `name` included. */
+static bool has_only_folders(int at, const char *name, int depth) {
+    struct proc_dir dir;
+    const char *entry;
+    bool only = true;
+    if (depth == 0 || proc_dir_open(&dir, at, name) < 0) return false;
+    while (only && (entry = proc_dir_next(&dir)) != NULL) {
+        only = has_only_folders(dir.fd, entry, depth - 1);
+    }
+    proc_dir_close(&dir);
+    return only;
 }
 
-static int remove_folder(const char *path, const struct stat *st, int type, struct FTW *at) {
-    (void) st, (void) type, (void) at;
-    /* rmdir() fails if a file was made after stop_at_file() ran, so no file is lost */
-    return rmdir(path);
+static void remove_folder(int at, const char *name, struct log_dir_removed *out);
+
+static void remove_folders_in(int at, struct log_dir_removed *out) {
+    struct proc_dir dir;
+    const char *entry;
+    if (proc_dir_open(&dir, at, ".") < 0) return;
+    while ((entry = proc_dir_next(&dir)) != NULL) remove_folder(at, entry, out);
+    proc_dir_close(&dir);
 }
 
-void log_dir_remove_empty(const struct log_dir *d) {
+/* Removes the folder and all folders in it, and adds descriptors of removed folders to *out. Most
+ * folders are empty, so the first unlinkat() removes them. No file is lost: if a file was made
+ * after has_only_folders() ran, unlinkat() fails for the folder with that file. */
+static void remove_folder(int at, const char *name, struct log_dir_removed *out) {
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return;
+    bool is_removed = unlinkat(at, name, AT_REMOVEDIR) == 0;
+    if (!is_removed) {
+        remove_folders_in(fd, out);
+        is_removed = unlinkat(at, name, AT_REMOVEDIR) == 0;
+    }
+    if (is_removed && out->count < LOG_DIR_REMOVED_MAX) out->fds[out->count++] = fd;
+    else (void) close(fd);
+}
+
+void log_dir_remove_empty(struct log_dir *d, struct log_dir_removed *out) {
     char path[LOG_PATH_MAX];
     if (d->path[0] == '\0') return;
     memcpy(path, d->path, sizeof(path));
     if (d->base_len > 0) path[d->base_len] = '\0';
-    if (nftw(path, stop_at_file, 16, FTW_PHYS) != 0) return;
-    (void) nftw(path, remove_folder, 16, FTW_DEPTH | FTW_PHYS);
+    if (!has_only_folders(AT_FDCWD, path, DEPTH_MAX)) return;
+    remove_folder(AT_FDCWD, path, out);
+    cr_close_fd(&d->attempt_fd);
+    cr_close_fd(&d->fd);
 }
 
 /* ---- the folders of an attempt ---- */

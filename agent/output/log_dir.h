@@ -21,8 +21,7 @@
 /* Names an attempt's folder: attempt_<restart>, or attempt_<restart>.<again> if again > 0. */
 struct log_attempt {
     uint32_t restart;
-    uint32_t again; /* how many times this node has already started workers with this number of
-                     * restarts */
+    uint32_t again; /* number of earlier attempts of this node with the same number of restarts */
 };
 
 #define LOG_ATTEMPT_MAX 40 /* bytes of the name of an attempt's folder, with its NUL */
@@ -34,6 +33,7 @@ struct log_dir {
     int fd;                  /* descriptor of the job's folder, or -1 */
     int attempt_fd;          /* descriptor of the current attempt's folder, or -1 */
     struct log_attempt attempt; /* the current attempt; valid if has_attempt */
+    bool has_pipes;             /* true if the job's folder is in a file system with named pipes */
     bool has_attempt;           /* true if log_dir_begin() has been called */
 };
 
@@ -43,16 +43,16 @@ struct log_dir {
  * text that names the folder and the remedy. */
 int log_dir_open(struct log_dir *d, const char *base, const char *run_id, struct cr_error *err);
 
-/* Call this if at least one worker is started in a round. Begins the attempt of a round before
- * which the job has restarted `restart` times: makes the attempt's folder, and in it one folder for
- * each local rank i for which starts[i] is true. `starts` has `workers` elements. Returns 0; or a
- * negative errno, and sets err. */
+/* Call this at the beginning of a round in which this node starts at least one worker. `restart` is
+ * the number of restarts that the job has had. Makes the folder of a new attempt, and in it one
+ * folder for each local rank i for which starts[i] is true. `starts` has `workers` elements.
+ * Returns 0; or a negative errno, and sets err. */
 int log_dir_begin(struct log_dir *d, uint32_t restart, uint32_t workers, const bool *starts,
                   struct cr_error *err);
 
-/* Makes the missing folders of the workers i for which starts[i] is true, in the attempt that has
- * begun. Call this before a worker is started again while its attempt goes on. Returns 0; or a
- * negative errno, and sets err. */
+/* Call this before a worker is started again in the current attempt. Makes the folders of the
+ * workers i for which starts[i] is true, if they are missing. Returns 0; or a negative errno, and
+ * sets err. */
 int log_dir_add_workers(const struct log_dir *d, uint32_t workers, const bool *starts,
                         struct cr_error *err);
 
@@ -71,10 +71,22 @@ int log_dir_open_worker(const struct log_dir *d, uint32_t local_rank);
 void log_dir_path(const struct log_dir *d, struct log_attempt attempt, uint32_t local_rank,
                   const char *name, char out[LOG_PATH_MAX]);
 
-/* Call this when a job has ended well and nobody has requested logs. If the job's folder contains
- * nothing but folders, removes it. Does the same with the new base folder around it, if
- * log_dir_open() made one. */
-void log_dir_remove_empty(const struct log_dir *d);
+/* one message of a Unix socket can carry this number of descriptors (SCM_MAX_FD) */
+#define LOG_DIR_REMOVED_MAX 253
+
+/* Descriptors of folders that have been removed. The file system frees the blocks of such a folder
+ * when its last descriptor is closed. That can take long: ext4 that is mounted with "discard" and
+ * without a journal waits for the disk, about 0.1 ms for each folder. */
+struct log_dir_removed {
+    int fds[LOG_DIR_REMOVED_MAX];
+    size_t count;
+};
+
+/* Call this when a job has ended well and the user has not requested logs. If the job's folder
+ * contains nothing but folders, removes it, and also the base folder if log_dir_open() made that.
+ * Adds descriptors of removed folders to *out, which the caller closes; `out` must be
+ * zero-initialised. After this call, only log_dir_done() may be called. */
+void log_dir_remove_empty(struct log_dir *d, struct log_dir_removed *out);
 
 void log_dir_done(struct log_dir *d);
 

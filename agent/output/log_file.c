@@ -15,7 +15,7 @@
 #define SUFFIX_LAST  ".last"
 #define SUFFIX_OLDER ".last.1"
 
-/* most bytes by which a part may exceed its size so that its last line is whole */
+/* A part of the log may exceed its size by this number of bytes, so that its last line is whole. */
 #define LINE_REST_MAX ((size_t) 4096)
 
 int log_file_new(int fd, uint64_t max, int folder_fd, const char *name, struct log_file **out) {
@@ -45,7 +45,7 @@ void log_file_free(struct log_file *f) {
 
 /* ---- appending ---- */
 
-/* Returns the part to which bytes are appended now. */
+/* Returns the part of the log (one file, struct log_part) to which bytes are appended now. */
 static struct log_part *current(struct log_file *f) {
     return f->last.fd >= 0 ? &f->last : &f->first;
 }
@@ -68,17 +68,19 @@ static uint64_t part_max(const struct log_file *f, const struct log_part *p) {
     return p == &f->first ? f->max / 2 : f->max / 4;
 }
 
-/* Returns how many bytes end the line that a part of `used` bytes has begun: up to its newline, or
- * all bytes if the newline has not come yet. Returns 0 if the part would exceed its size `max` by
- * more than LINE_REST_MAX. */
+/* Call this if a part of the log (one file) has `used` bytes and ends within a line. Returns how
+ * many of the next bytes belong to that line: those up to the newline, or all `len` bytes if they
+ * contain no newline. Returns 0 if the file would exceed its size `max` by more than LINE_REST_MAX
+ * with these bytes. */
 static size_t rest_of_line(const char *data, size_t len, uint64_t used, uint64_t max) {
     const char *lf = memchr(data, '\n', len);
     size_t rest = lf != NULL ? (size_t) (lf - data) + 1 : len;
     return used + rest <= max + LINE_REST_MAX ? rest : 0;
 }
 
-/* Returns how many of the `len` bytes to append to the current part: as many as its size allows,
- * and whole lines if possible. Returns 0 if the next part has to begin first. */
+/* Returns how many of the `len` bytes have to be appended to the current part of the log (one
+ * file): as many as the limit of its size allows, and whole lines if possible. Returns 0 if a new
+ * file has to be begun first. */
 static size_t fitting(struct log_file *f, const char *data, size_t len) {
     const struct log_part *p = current(f);
     uint64_t used = p->to - p->from, max = part_max(f, p);
@@ -87,8 +89,8 @@ static size_t fitting(struct log_file *f, const char *data, size_t len) {
     const char *lf = memrchr(data, '\n', room);
     if (lf != NULL) return (size_t) (lf - data) + 1;
     if (p->is_mid_line && used > 0) return rest_of_line(data, len, used, max);
-    /* no line end fits: the line goes to the next part, unless this part is empty. An empty part
-     * takes as much of the line as fits, but at least one byte */
+    /* No whole line fits, so the line goes to the next file. But if the current file is empty, it
+     * gets as much of the line as fits, at least one byte. */
     return used > 0 ? 0 : room > 0 ? room : 1;
 }
 

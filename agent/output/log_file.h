@@ -1,10 +1,12 @@
-/* A log file of a teed stream: bytes are appended to it, and read back by the console, which may be
- * far behind. A byte is addressed by its offset in the stream.
+/* The log file that the launcher writes for a stream. Bytes of the stream are appended to it; a
+ * tail whose console is slow reads them from it later. A byte is addressed by its offset in the
+ * stream.
  *
- * If the file has a size limit, it keeps the first and the last part of the stream. The first half
- * of the limit goes to NAME. The bytes after that go to NAME.last. When NAME.last has reached a
- * quarter of the limit, it is renamed to NAME.last.1, and a new NAME.last begins. From then on both
- * files together have between a quarter and a half of the limit. NAME.last and NAME.last.1 begin
+ * If the log file has a size limit, it keeps the beginning and the end of the stream, in up to
+ * three files, which are called the parts of the log. The first bytes go to NAME, until it has half
+ * of the limit. The bytes after that go to NAME.last. When NAME.last has reached a quarter of the
+ * limit, it is renamed to NAME.last.1, and a new NAME.last begins. From then on NAME.last and
+ * NAME.last.1 together have between a quarter and a half of the limit. Each of these two begins
  * with a line that says which bytes of the stream follow. */
 #ifndef AGENT_LOG_FILE_H
 #define AGENT_LOG_FILE_H
@@ -45,15 +47,14 @@ struct log_file {
 int log_file_new(int fd, uint64_t max, int folder_fd, const char *name, struct log_file **out);
 void log_file_free(struct log_file *f);
 
-/* Appends bytes. Returns 0; or a negative errno if not all bytes could be written. f->end counts
- * the bytes that were written. */
+/* Appends bytes. Returns 0; or a negative errno if not all bytes could be written. In both cases
+ * adds the number of bytes that were written to f->end. */
 int log_file_append(struct log_file *f, const char *data, size_t len);
 
 /* Reads at most `len` bytes of the stream from the offset *at on. If the size limit has removed the
- * byte at *at, first moves *at to the next byte that still exists. It does not move *at beyond the
- * bytes read: the caller does that. Returns the number of bytes read.
- * Returns 0 if *at is the end, if another program has made the file shorter, or if the file cannot
- * be read. */
+ * byte at *at, first moves *at to the next byte that still exists. Returns the number of bytes
+ * read; the caller adds it to *at. Returns 0 if *at is the end of the stream, if another program
+ * has made the file shorter, or if the file cannot be read. */
 size_t log_file_read(const struct log_file *f, uint64_t *at, char *out, size_t len);
 
 #endif

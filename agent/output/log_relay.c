@@ -2,12 +2,12 @@
  *
  * All pipes of the worker group are in two epolls, and the loop watches each epoll with one handle.
  * So a stream costs only a pipe and one epoll_ctl, and costs nothing while it has no output. The
- * first epoll has the streams that need not wait for the console: those with a log file, and those
- * hidden from the console. They are always read; while the console does not keep up, their tails
- * lag behind (struct tail). The second epoll has the streams whose bytes have no other place than
- * the console. While the console does not keep up, they are not read: the kernel's pipe buffers
- * fill, and workers that write to them have to wait, as they would if they wrote to the console
- * themselves. */
+ * first epoll has the streams with a log file, and those hidden from the console. While the console
+ * has no room, these streams are not read, for at most PATIENCE_MS. After that they are always read
+ * and their tails lag (struct tail), until all tails have caught up. The second epoll has the
+ * streams whose bytes go only to the console. While the console is full, these streams are not
+ * read: the kernel's pipe buffers fill, and workers that write to them have to wait, as they would
+ * if they wrote to the console themselves. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -23,9 +23,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* the most streams of one epoll that are read in one iteration of the loop */
-#define EVENTS_MAX 64
-/* the most times that lagging tails write in one iteration of the loop */
+/* In one iteration of the loop, at most BATCHES_MAX times EVENTS_MAX streams of one epoll are
+ * read. */
+#define EVENTS_MAX  8
+#define BATCHES_MAX 8
+/* longest time in ms for which streams with a log file wait for the console */
+#define PATIENCE_MS 20
+/* limit of how often lagging tails write in one iteration of the loop, all tails together */
 #define LAGGING_MAX 16
 
 /* ---- the log lines of this process ---- */
@@ -41,9 +45,9 @@ static void on_log(void *arg, struct cr_buffer *kept) {
         (void) uv_async_send(&r->log_ready);
         return;
     }
-    /* on_turn() writes the lines once the console has room */
+    /* the lines stay in `kept`; on_turn() writes them when the console has room */
     if (relay_console_is_busy(r, ERR)) return;
-    console_write(r->console[ERR], kept->data, kept->len);
+    relay_write_lines(r, ERR, kept->data, kept->len);
     cr_buffer_done(kept);
 }
 
@@ -62,8 +66,8 @@ static int divert_log(struct log_relay *r) {
     return 0;
 }
 
-/* Ends the diversion of the log, if this relay has diverted it. Lines that are logged after this
- * are kept until main calls cr_log_flush(). */
+/* If this relay writes the lines of the log, makes the log stop calling the relay. Lines that are
+ * logged after this call are kept in memory until main calls cr_log_flush(). */
 static void give_log_back(struct log_relay *r) {
     if (r->carries_log) cr_log_divert(NULL, NULL);
 }
@@ -82,25 +86,66 @@ static bool is_blocked(const struct log_relay *r) {
     return false;
 }
 
-static void read_inputs(struct inputs *in) {
+/* Returns whether the streams that are read by on_buffered_readable() have to wait. They wait while
+ * a console has no room, for at most PATIENCE_MS, so that no tail begins to lag: a tail that lags
+ * reads all bytes a second time, from the log file, which costs as much as the rest of the
+ * relaying. If a tail lags already, they do not wait. */
+static bool should_wait(const struct log_relay *r) {
+    if (r->is_impatient || !TAILQ_EMPTY(&r->lagging)) return false;
+    return !console_has_room(r->console[OUT]) || !console_has_room(r->console[ERR]);
+}
+
+static bool has_to_wait(const struct log_relay *r, enum input input) {
+    return input == DIRECT ? is_blocked(r) : should_wait(r);
+}
+
+static void on_patience_timer(uv_timer_t *timer);
+
+static void pause_input(struct log_relay *r, enum input input) {
+    r->inputs[input].paused = true;
+    (void) uv_poll_stop(&r->inputs[input].poll);
+    if (input == DIRECT) return;
+    uv_update_time(r->loop);
+    (void) uv_timer_start(&r->patience_timer, on_patience_timer, PATIENCE_MS, 0);
+}
+
+/* Reads the streams that are readable, a few at a time, until none is left or the streams have to
+ * wait for the console. The kernel puts each stream that it has reported at the end of its list, so
+ * no stream is passed over. */
+static void read_input(struct log_relay *r, enum input input) {
     struct epoll_event ready[EVENTS_MAX];
-    int count = epoll_wait(in->epoll_fd, ready, EVENTS_MAX, 0);
-    for (int i = 0; i < count; i++) (void) stream_read(ready[i].data.ptr);
+    int count = EVENTS_MAX;
+    for (int n = 0; n < BATCHES_MAX && count == EVENTS_MAX && !has_to_wait(r, input); n++) {
+        count = epoll_wait(r->inputs[input].epoll_fd, ready, EVENTS_MAX, 0);
+        for (int i = 0; i < count; i++) (void) stream_read(ready[i].data.ptr);
+    }
+    if (has_to_wait(r, input)) pause_input(r, input);
 }
 
 static void on_buffered_readable(uv_poll_t *poll, int status, int events) {
     (void) status, (void) events;
-    struct log_relay *r = poll->data;
-    read_inputs(&r->inputs[BUFFERED]);
+    read_input(poll->data, BUFFERED);
 }
 
 static void on_direct_readable(uv_poll_t *poll, int status, int events) {
     (void) status, (void) events;
-    struct log_relay *r = poll->data;
-    if (!is_blocked(r)) read_inputs(&r->inputs[DIRECT]);
-    if (!is_blocked(r)) return;
-    r->inputs[DIRECT].paused = true;
-    (void) uv_poll_stop(&r->inputs[DIRECT].poll);
+    read_input(poll->data, DIRECT);
+}
+
+static void resume_buffered(struct log_relay *r) {
+    struct inputs *in = &r->inputs[BUFFERED];
+    if (!in->paused || should_wait(r)) return;
+    in->paused = false;
+    (void) uv_timer_stop(&r->patience_timer);
+    (void) uv_poll_start(&in->poll, UV_READABLE, on_buffered_readable);
+}
+
+/* Runs when the console has had no room for PATIENCE_MS. The streams with a log file no longer
+ * wait for the console, until all tails have caught up. */
+static void on_patience_timer(uv_timer_t *timer) {
+    struct log_relay *r = timer->data;
+    r->is_impatient = true;
+    resume_buffered(r);
 }
 
 /* ---- going on when the console has room ---- */
@@ -140,16 +185,42 @@ static void on_turn(uv_idle_t *idle) {
     bool goes_on = true;
     if (r->carries_log) cr_log_drain();
     for (int i = 0; i < LAGGING_MAX && goes_on; i++) goes_on = catch_up(r);
+    if (TAILQ_EMPTY(&r->lagging)) r->is_impatient = false;
     resume_direct(r);
+    resume_buffered(r);
     if (goes_on) return;
+    if (r->flushing) folded_lines_write(r, true);
     (void) uv_idle_stop(idle);
     if (!r->flushing || !all_flushed(r)) return;
     r->flushing = false;
+    waiting_line_close(r);
     give_log_back(r);
     r->on_flushed(r->arg);
 }
 
 static void on_console_room(void *arg) { relay_schedule_turn(arg); }
+
+/* ---- updates of progress bars ---- */
+
+static void on_update_timer(uv_timer_t *timer) {
+    struct log_relay *r = timer->data;
+    int64_t now_ms = cr_monotonic_ms(), due_ms = CR_FOREVER;
+    for (size_t i = 0; i < r->stream_count; i++) {
+        if (r->streams[i].tail == NULL) continue;
+        int64_t tail_ms = tail_write_update(r->streams[i].tail, now_ms);
+        if (tail_ms < due_ms) due_ms = tail_ms;
+    }
+    relay_arm_updates(r, due_ms);
+}
+
+void relay_arm_updates(struct log_relay *r, int64_t due_ms) {
+    if (due_ms == CR_FOREVER || r->is_closing) return;
+    if (uv_is_active((uv_handle_t *) &r->update_timer)) return;
+    int64_t left_ms = due_ms - cr_monotonic_ms();
+    uv_update_time(r->loop);
+    (void) uv_timer_start(&r->update_timer, on_update_timer, left_ms > 0 ? (uint64_t) left_ms : 0,
+                          0);
+}
 
 /* ---- opening the relay ---- */
 
@@ -158,6 +229,8 @@ static void relay_free_memory(struct log_relay *r) {
     free(r->chunk);
     free(r->spare);
     free(r->spare_lines);
+    free(r->ranks);
+    free(r->locals);
     free(r);
 }
 
@@ -172,14 +245,18 @@ static struct log_relay *relay_new(uv_loop_t *loop, const struct log_relay_optio
                             .on_turn = on_turn,
                             .filtered_fds = {-1, -1},
                             .streams = calloc(count, sizeof(*r->streams)),
+                            .ranks = calloc(options->workers + (size_t) 1, sizeof(*r->ranks)),
+                            .locals = calloc(options->workers + (size_t) 1, sizeof(*r->locals)),
                             .chunk = malloc(STREAM_READ_MAX),
                             .spare = malloc(STREAM_READ_MAX),
                             .spare_lines = malloc(STREAM_READ_MAX)};
     TAILQ_INIT(&r->lagging);
-    if (r->streams == NULL || r->chunk == NULL || r->spare == NULL || r->spare_lines == NULL) {
+    if (r->streams == NULL || r->chunk == NULL || r->spare == NULL || r->spare_lines == NULL ||
+        r->ranks == NULL || r->locals == NULL || folded_lines_open(r) < 0) {
         relay_free_memory(r);
         return NULL;
     }
+    for (uint32_t i = 0; i < options->workers; i++) r->locals[i] = i;
     for (size_t i = 0; i < count; i++) {
         r->streams[i] = (struct stream){.relay = r,
                                         .which = (enum which)(i % WHICH_COUNT),
@@ -208,8 +285,9 @@ static bool is_one_place(void) {
     return !S_ISREG(out.st_mode) || is_one_file();
 }
 
-/* Returns whether a reader can see in which order the bytes of stdout and stderr come: both are one
- * place, and that place is not a device without a reader, such as /dev/null. */
+/* Returns whether a reader can see in which order the bytes of stdout and stderr come. That is so
+ * if both are the same pipe, terminal or file, unless this is a device without a reader, such as
+ * /dev/null. */
 static bool has_order(void) {
     struct stat st;
     if (fstat(STDOUT_FILENO, &st) < 0 || !is_one_place()) return false;
@@ -244,14 +322,30 @@ static int open_inputs(struct log_relay *r, enum input input) {
                          input == DIRECT ? on_direct_readable : on_buffered_readable);
 }
 
+/* Returns whether there is a live line: stderr is a terminal that can erase a line, and lines are
+ * not written as JSON. */
+static bool has_live_line(const struct log_relay *r) {
+    const char *kind = getenv("TERM");
+    if (!r->stderr_is_terminal || r->options.is_json) return false;
+    return kind != NULL && strcmp(kind, "dumb") != 0;
+}
+
 static int open_handles(struct log_relay *r) {
     (void) uv_idle_init(r->loop, &r->turn);
-    r->turn.data = r;
-    r->open_handles++;
+    (void) uv_timer_init(r->loop, &r->wait_timer);
+    (void) uv_timer_init(r->loop, &r->update_timer);
+    (void) uv_timer_init(r->loop, &r->fold_timer);
+    (void) uv_timer_init(r->loop, &r->patience_timer);
+    r->turn.data = r->wait_timer.data = r->update_timer.data = r->fold_timer.data = r;
+    r->patience_timer.data = r;
+    r->open_handles += 5;
     int rc = open_inputs(r, BUFFERED);
     if (rc == 0) rc = open_inputs(r, DIRECT);
     if (rc == 0) rc = open_consoles(r);
-    return rc == 0 && r->options.carries_log ? divert_log(r) : rc;
+    if (rc == 0 && has_live_line(r)) r->live.console = r->console[ERR];
+    if (rc == 0 && r->options.carries_log) rc = divert_log(r);
+    if (rc == 0) waiting_line_open(r);
+    return rc;
 }
 
 int log_relay_open(uv_loop_t *loop, const struct log_relay_options *options,
@@ -282,6 +376,8 @@ static void relay_free(struct log_relay *r) {
     for (int w = 0; w < WHICH_COUNT; w++) cr_close_fd(&r->filtered_fds[w]);
     for (int i = 0; i < INPUT_COUNT; i++) cr_close_fd(&r->inputs[i].epoll_fd);
     cr_buffer_done(&r->lines);
+    cr_buffer_done(&r->wait_text);
+    folded_lines_close(r);
     relay_free_memory(r);
 }
 
@@ -302,7 +398,13 @@ static void close_handle(struct log_relay *r, uv_handle_t *handle) {
 void log_relay_close(struct log_relay *r, void (*on_close)(void *arg)) {
     r->on_close = on_close;
     r->is_closing = true;
+    waiting_line_close(r);
     give_log_back(r);
+    live_line_done(&r->live);
+    close_handle(r, (uv_handle_t *) &r->wait_timer);
+    close_handle(r, (uv_handle_t *) &r->update_timer);
+    close_handle(r, (uv_handle_t *) &r->fold_timer);
+    close_handle(r, (uv_handle_t *) &r->patience_timer);
     if (r->carries_log) close_handle(r, (uv_handle_t *) &r->log_ready);
     for (int i = 0; i < r->console_count; i++) {
         console_kill(&r->consoles[i]);
@@ -347,14 +449,16 @@ int log_relay_begin(struct log_relay *r, struct cr_error *err) {
     return rc < 0 ? rc : open_filtered(r, ERR, err);
 }
 
-/* If both the stdout and the stderr of the worker go to the console as bytes, and the launcher's
- * stdout and stderr are one place, gives the worker one pipe for both: with two pipes their lines
- * could overtake each other. Returns 0; or a negative errno, and sets err. */
+/* Gives the worker one pipe for stdout and stderr if both go to the console unchanged, and if the
+ * launcher's stdout and stderr are the same pipe, terminal or file. With two pipes, lines of stdout
+ * and lines of stderr could overtake each other. Returns 0; or a negative errno, and sets err. */
 static int join_streams(struct log_relay *r, uint32_t local_rank, int fds[2],
                         struct cr_error *err) {
     struct stream *s = stream_of(r, local_rank, ERR);
     if (!r->keeps_order || !stream_is_plain(stream_of(r, local_rank, OUT))) return 0;
     if (!stream_is_plain(s)) return 0;
+    stream_close(stream_of(r, local_rank, OUT)); /* options.on_line may have opened it */
+    cr_close_fd(&fds[OUT]);
     fds[OUT] = fcntl(fds[ERR], F_DUPFD_CLOEXEC, 3);
     if (fds[OUT] < 0) return cr_fail_errno(err, "cannot open the stdout of rank %u", local_rank);
     s->mixed = true;
@@ -412,6 +516,7 @@ void log_relay_end(struct log_relay *r) {
         stream_drain(&r->streams[i]);
         stream_close(&r->streams[i]);
     }
+    folded_lines_write(r, true);
     for (int w = 0; w < WHICH_COUNT; w++) cr_close_fd(&r->filtered_fds[w]);
 }
 

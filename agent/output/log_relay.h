@@ -40,23 +40,33 @@ struct log_relay;
 /* The options of a relay. All pointers must stay valid until the relay is closed. */
 struct log_relay_options {
     uint32_t workers;
-    /* for each local rank: which streams are redirected, and which are teed, as masks of
-     * LOG_RELAY_STDOUT and LOG_RELAY_STDERR; NULL if no stream of any worker is */
+    /* for each local rank: the streams that are redirected, and the streams that are teed, as masks
+     * of LOG_RELAY_STDOUT and LOG_RELAY_STDERR. `redirects` is NULL if no stream of any worker is
+     * redirected, `tee` is NULL if none is teed */
     const uint8_t *redirects, *tee;
-    /* size limit of each log file in bytes; 0 = no limit. A file with a limit keeps the first and
-     * the last part of its stream (log_file.h). If there is a limit, redirected streams pass
-     * through the launcher, too */
+    /* size limit of each log file in bytes; 0 = no limit. A file with a limit keeps the beginning
+     * and the end of its stream (log_file.h). If there is a limit, redirected streams pass through
+     * the launcher, too */
     uint64_t log_max_size;
     /* for each local rank: 0 if the output of the worker is not shown on the console; NULL if the
      * output of all workers is shown */
     const uint8_t *console;
     const char *role;
-    const char *const *roles; /* by local rank: the role of the worker; NULL if all have `role` */
-    /* template of the prefix of teed lines (base/template.h); NULL or "" = the default */
+    /* the role of each worker, indexed by local rank; NULL if all workers have the role `role` */
+    const char *const *roles;
+    /* template of the prefix of teed lines (base/template.h); if it is NULL or "", the default
+     * template is used */
     const char *prefix_template;
     /* NULL-terminated lists of strings, or NULL. A teed line that contains one of these strings is
      * also written to the attempt's filtered_*.log. */
     char *const *stdout_filters, *const *stderr_filters;
+    /* Called with each line that a worker writes to its stdout or stderr, without its line end; a
+     * line of more than 64 KiB comes in pieces. An update of a progress bar is a line. NULL if
+     * nobody needs the lines. If it is not NULL, all output of the workers passes through the
+     * launcher, because the launcher sees no other output. */
+    void (*on_line)(void *arg, uint32_t local_rank, const char *line, size_t len);
+    void *on_line_arg;
+    bool folds;   /* true if equal teed lines of several workers are shown once (fold.h) */
     bool is_json; /* true if a teed line is written to the console as a JSON object */
     bool carries_log; /* true if the launcher's own log goes through the relay */
 };
@@ -82,6 +92,10 @@ int log_relay_prepare(struct log_relay *r, uint32_t local_rank, uint32_t rank, i
                       struct cr_error *err);
 void log_relay_started(int fds[2]);
 
+/* Call this when the launcher's terminal has another size. Gives this size to the workers' pseudo
+ * terminals. */
+void log_relay_resize(struct log_relay *r);
+
 /* Reads what a dead worker left in its pipes. It reads at most as much as a pipe can hold.
  * Otherwise it might never end, because the worker's children may still write into the pipe. */
 void log_relay_drain(struct log_relay *r, uint32_t local_rank);
@@ -95,7 +109,7 @@ void log_relay_keep(struct log_relay *r, uint32_t local_rank, bool keep);
 void log_relay_release(struct log_relay *r, uint32_t local_rank);
 
 /* Call this when a kept worker has got another rank. Makes the prefix of its lines once more,
- * because the prefix may contain the rank. */
+ * because the prefix may contain the rank, and sets the times of log_relay_look() to 0. */
 void log_relay_rename(struct log_relay *r, uint32_t local_rank, uint32_t rank);
 
 /* Call this when all processes of the attempt are gone, except kept workers. Reads what is left in
@@ -125,18 +139,19 @@ void log_relay_look(const struct log_relay *r, uint32_t local_rank, struct log_r
 bool log_relay_is_mixed(const struct log_relay *r, uint32_t local_rank);
 
 /* Returns a number that grows when a worker of the current attempt writes output that passes
- * through the launcher or goes to a log file. Output to an inherited stdout is not counted. */
+ * through the launcher or goes to a log file. Other output, to an inherited stdout or to /dev/null,
+ * does not change the number. */
 uint64_t log_relay_output(const struct log_relay *r);
 
-/* Makes on_flushed run on the loop once the console has taken all output, or can no longer be
- * written. */
+/* Call this at the end of the job. Makes on_flushed run on the loop when the console has taken all
+ * output, or can no longer be written. */
 void log_relay_flush(struct log_relay *r);
 
 /* Call this when the user does not want to wait for output that the console has not taken yet.
- * Discards that output. */
+ * Discards that output, and all later output to the same console. */
 void log_relay_give_up(struct log_relay *r);
 
-/* Closes the relay and frees it. After that on_close runs on the loop, unless on_close is NULL. */
+/* Closes the relay. The loop then frees it and calls on_close, unless on_close is NULL. */
 void log_relay_close(struct log_relay *r, void (*on_close)(void *arg));
 
 #endif

@@ -6,13 +6,14 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* the most bytes that stream_drain() reads: the size of the largest pipe that Linux allows by
- * default (pipe-max-size) */
+/* limit of the bytes that one stream_drain() reads: the size of the largest pipe that Linux allows
+ * by default (pipe-max-size) */
 #define DRAIN_MAX ((size_t) 1024 * 1024)
 
 const char *const stream_file_names[WHICH_COUNT] = {"stdout.log", "stderr.log"};
@@ -49,7 +50,8 @@ int stream_join_input(struct stream *s, enum input input) {
 }
 
 /* Appends to the stream's log file, if it has one. Returns the number of bytes written. After an
- * error nothing more is written to the file, and further bytes go to the console only. */
+ * error nothing more is written to the file, and further bytes of a teed stream go to the console
+ * only. */
 static size_t write_file(struct stream *s, const char *data, size_t len) {
     struct log_file *file = file_of(s);
     if (file == NULL || s->is_file_broken) return 0;
@@ -102,25 +104,74 @@ static void end_filtered(struct stream *s) {
 
 /* ---- passing a stream's bytes on ---- */
 
+/* Passes the lines of these bytes to options.on_line. If memory is short, a line that comes in
+ * several pieces is lost. */
+static void pass_lines(struct stream *s, const char *data, size_t len) {
+    const struct log_relay_options *o = &s->relay->options;
+    struct line line;
+    int rc;
+    while ((rc = line_splitter_next(&s->watched, &data, &len, &line)) != 0) {
+        if (rc > 0) o->on_line(o->on_line_arg, s->local_rank, line.data, line.len);
+    }
+}
+
+static void end_lines(struct stream *s) {
+    const struct log_relay_options *o = &s->relay->options;
+    struct line line;
+    if (o->on_line == NULL || line_splitter_end(&s->watched, &line) == 0) return;
+    o->on_line(o->on_line_arg, s->local_rank, line.data, line.len);
+    line_splitter_done(&s->watched);
+    s->watched = (struct line_splitter){0};
+}
+
+static void write_plain(struct stream *s, const char *data, size_t len) {
+    struct log_relay *r = s->relay;
+    if (plain_lines_has(s)) {
+        plain_lines_feed(s, data, len);
+        return;
+    }
+    if (r->console[s->which] == r->live.console) live_line_hide(&r->live);
+    console_write(r->console[s->which], data, len);
+}
+
 static void pass_on(struct stream *s, const char *data, size_t len) {
     s->last_ns = cr_monotonic_ns();
     if (s->first_ns == 0) s->first_ns = s->last_ns;
     s->relay->passed += len;
     if (s->which == ERR) last_bytes_add(&s->last, data, len);
+    if (s->relay->options.on_line != NULL) pass_lines(s, data, len);
     size_t filed = write_file(s, data, len);
     if (s->tail != NULL) {
         write_filtered(s, data, len);
         tail_feed(s->tail, data, filed, len);
     } else if (!s->hidden) {
-        console_write(s->relay->console[s->which], data, len);
+        write_plain(s, data, len);
     }
 }
 
 /* ---- reading from the pipe ---- */
 
+/* size in bytes of a pipe that is new, and number of reads that must find it full before it is made
+ * larger */
+#define USUAL_PIPE ((size_t) 64 * 1024)
+#define FULL_READS 16
+/* number of pipes that a relay makes larger, and their size in bytes: 16 pipes of 256 KiB take
+ * 4 MiB of the kernel's limit for all pipes of a user (pipe-user-pages-soft, 64 MiB) */
+#define LARGE_PIPES 16
+#define LARGE_PIPE  ((int) STREAM_READ_MAX)
+
+/* Call this after a read of `n` bytes. When FULL_READS reads have found the worker's pipe full,
+ * makes the pipe larger, so that the worker and crun wake each other less often. */
+static void enlarge_pipe(struct stream *s, size_t n) {
+    if (n < USUAL_PIPE || s->full_reads == FULL_READS) return;
+    if (++s->full_reads < FULL_READS || s->relay->large_pipes == LARGE_PIPES) return;
+    if (fcntl(s->fd, F_SETPIPE_SZ, LARGE_PIPE) > 0) s->relay->large_pipes++;
+}
+
 ssize_t stream_read(struct stream *s) {
     for (;;) {
         ssize_t n = read(s->fd, s->relay->chunk, STREAM_READ_MAX);
+        if (n > 0) enlarge_pipe(s, (size_t) n);
         if (n > 0) pass_on(s, s->relay->chunk, (size_t) n);
         if (n > 0) return n;
         if (n < 0 && errno == EINTR) continue;
@@ -143,6 +194,8 @@ void stream_drain(struct stream *s) {
 
 void stream_close(struct stream *s) {
     end_filtered(s);
+    end_lines(s);
+    if (s->tail == NULL && s->file == NULL && !s->hidden) plain_lines_end(s);
     if (s->tail != NULL) tail_end(s->tail);
     s->tail = NULL;
     log_file_free(s->file);
@@ -154,7 +207,10 @@ void stream_clear(struct stream *s) {
     stream_close(s);
     last_bytes_done(&s->last);
     line_splitter_done(&s->filtered);
-    s->filtered = (struct line_splitter){0};
+    line_splitter_done(&s->plain);
+    line_splitter_done(&s->watched);
+    cr_buffer_done(&s->plain_update);
+    s->filtered = s->plain = s->watched = (struct line_splitter){0};
     s->last = (struct last_bytes){0};
     s->is_file_broken = s->mixed = false;
     s->first_ns = s->last_ns = 0;

@@ -1,6 +1,6 @@
 /* Prepares this process to start workers: makes it a sub-reaper, stops it from ignoring SIGCHLD,
- * and raises its limit of open files. These settings affect the whole process. So the program makes
- * them by an explicit call, and nursery_open() does not make them. */
+ * and raises its limit of open files. These settings affect the whole process, so nursery_open()
+ * does not make them: the program makes them by an explicit call. */
 #include "agent/process/claim.h"
 
 #include "agent/process/nursery.h"
@@ -17,8 +17,7 @@ static struct rlimit workers_files;
 
 /* Raises the limit of open files. Each worker costs this process a pidfd, pipes and connections to
  * the store, so the usual 1,024 descriptors are too few for some hundred workers. Workers are
- * started with the old limit, because programs that use select(2) fail with descriptors of 1,024
- * and more. */
+ * started with the old limit, because select(2) cannot handle descriptors of 1,024 and more. */
 static void raise_file_limit(void) {
     if (workers_files.rlim_max != 0 || getrlimit(RLIMIT_NOFILE, &workers_files) < 0) return;
     cr_raise_descriptor_limit();

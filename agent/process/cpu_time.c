@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEPTH_MAX 4 /* most generations of descendants whose time counts */
+#define DEPTH_MAX 4 /* most generations of descendants whose time is added */
 
-/* Returns the clock ticks that a process has used, with those of the children that it has reaped;
- * 0 if there is no such process. */
+/* Returns the processor time, in clock ticks, that a process and the children that it has reaped
+ * have used; 0 if there is no such process. */
 static int64_t own_ticks(pid_t pid) {
     char path[PROC_PATH_MAX], text[1024];
     unsigned long long user, system, child_user, child_system;

@@ -2,10 +2,12 @@
  *
  * A pidfd becomes ready when its process dies, and an epoll reports descriptors in the order in
  * which they became ready. So the order of events in the epoll is the order of deaths, however late
- * the events are read. deaths_collect() records deaths, and deaths_deliver() reports them to the
- * owner of the nursery. These are two functions because deaths are recorded before each signal is
- * sent, too, when no callback may run: a worker that was dead before a signal must not count as
- * ended by it. */
+ * the events are read.
+ *
+ * deaths_collect() records deaths, and deaths_deliver() reports them to the owner of the nursery.
+ * Deaths are recorded before each signal is sent, so that a worker that was dead before the signal
+ * does not count as ended by it. At that moment no callback may run, so recording and reporting are
+ * two functions. */
 #include "agent/process/nursery_internal.h"
 #include "base/cleanup.h"
 
@@ -14,7 +16,7 @@
 
 #define BATCH 64 /* the most events that one epoll_wait() returns */
 
-/* Checks whether workers without a pidfd are dead: the epoll does not report their deaths. */
+/* Checks the workers without a pidfd, whose deaths the epoll does not report. */
 static void collect_unwatched(struct nursery *n) {
     struct worker_process *w, *next;
     for (w = TAILQ_FIRST(&n->living); w != NULL; w = next) {
@@ -31,8 +33,8 @@ static void handle_ready(struct nursery *n, enum watched *what) {
     case WATCHED_ORPHAN: orphan_died(n, CR_CONTAINER_OF(what, struct orphan, watched)); break;
     case WATCHED_WARDEN: guard_replace(n); break;
     case WATCHED_CGROUP:
-        /* the cgroup has changed and may be empty now; nursery_turn() checks this, and watches the
-         * cgroup for its next change if it is not empty */
+        /* the cgroup has changed and may be empty now. nursery_turn() checks whether it is empty,
+         * and watches it for its next change if it is not */
         nursery_unwatch(n, &n->cgroup_events_fd);
         break;
     }

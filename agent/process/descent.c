@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#define DEPTH_MAX 64 /* most generations that are followed */
+#define DEPTH_MAX 64 /* the most parents that nursery_is_descendant() follows */
 
 bool nursery_is_descendant(pid_t pid) {
     const pid_t own = getpid();

@@ -6,10 +6,11 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 
-/* after this many deaths of wardens, the nursery goes on without a warden */
+/* when this many wardens have died, the nursery goes on without a warden */
 #define WARDENS_MAX 16
 
 int guard_start(struct nursery *n) {
@@ -40,19 +41,29 @@ void guard_replace(struct nursery *n) {
             strerror(-rc));
 }
 
-/* Stops the warden and removes the cgroup. Normally it kills the warden without waiting for its
- * death: guard_wait() waits for it when the nursery's handles are closed. In two cases it releases
- * the warden instead: if the cgroup still has processes that are not children of this process, or
- * if memory was too short to find all processes that the workers left behind. A released warden
- * ends the processes that are left, removes the cgroup and exits. */
+/* Stops the warden and removes the cgroup. Normally kills the warden without waiting for its death.
+ * In two cases releases the warden instead: if the cgroup cannot be removed, most often because
+ * processes are still in it, or if warden_takes_over is set. A released warden ends the processes
+ * that are left, removes the cgroup and exits. */
 void guard_stop(struct nursery *n) {
-    nursery_unwatch(n, &n->warden.pidfd);
     if (cgroup_remove(&n->cgroup) < 0 || n->warden_takes_over) {
+        nursery_unwatch(n, &n->warden.pidfd);
         known_children_forget(n->warden.pid);
         warden_release(&n->warden);
     }
     warden_kill(&n->warden);
     cr_close_fd(&n->cgroup.fd);
+}
+
+void nursery_pass_on(struct nursery *n, const int *fds, size_t count) {
+    /* warden_pass_on() makes the deputy exit; but if processes are left for the warden to end, the
+     * deputy is still needed in case the warden is killed */
+    if (count > 0 && !n->warden_takes_over) warden_pass_on(&n->warden, fds, count);
+}
+
+bool guard_is_dying(const struct nursery *n) {
+    struct pollfd death = {.fd = n->warden.pidfd, .events = POLLIN};
+    return n->warden.pid > 0 && n->warden.pidfd >= 0 && poll(&death, 1, 0) == 0;
 }
 
 void guard_wait(struct nursery *n) {

@@ -1,6 +1,6 @@
-/* The nursery's state machine, which is drawn in nursery_internal.h. Callbacks of the loop call or
- * schedule nursery_turn(), which checks the state of all processes and does whatever is due. So it
- * does no harm if an event comes late, is merged with another or is lost. */
+/* The nursery's state machine; nursery_internal.h has a picture of its states. Callbacks of the
+ * loop call or schedule nursery_turn(), which checks the state of all processes and does whatever
+ * is due. So no harm is done if an event comes late, is merged with another or is lost. */
 #include "agent/process/nursery_internal.h"
 #include "agent/system/system.h"
 #include "base/assert.h"
@@ -12,7 +12,8 @@
 #include <sys/epoll.h>
 
 #define RETRY_MAX_MS 32 /* longest interval between two checks of undecided children, in ms */
-/* ms after which undecided children are left to the warden; more than UNDECIDED_MS in orphans.c */
+/* ms after which undecided children are left to the warden, which kills them; longer than
+ * UNDECIDED_MS in orphans.c */
 #define UNDECIDED_MAX_MS 2000
 
 static void on_turn(uv_timer_t *timer);
@@ -58,7 +59,7 @@ static bool has_living(const struct nursery *n, bool kept) {
     return false;
 }
 
-/* Calls on_fenced, once, if the warden has ended the workers. */
+/* If the warden has ended the workers at the fence, calls on_fenced, once. */
 static void report_fenced(struct nursery *n) {
     if (n->fenced_reported || !n->roster->fenced || n->events.on_fenced == NULL) return;
     n->fenced_reported = true;
@@ -69,9 +70,9 @@ static void collect(struct nursery *n) {
     if (deaths_collect(n)) nursery_schedule_turn(n);
 }
 
-/* Returns whether undecided children have to be checked once more. Normally orphans_signal() counts
- * a child as undecided for UNDECIDED_MS at most. If memory is short, there is no such limit, and
- * the checks might never end. So after UNDECIDED_MAX_MS this function returns false and leaves the
+/* Returns whether undecided children have to be checked once more. Normally a child is undecided
+ * for UNDECIDED_MS at most. But if memory is short, orphans_signal() cannot note the time, and the
+ * checks might never end. So after UNDECIDED_MAX_MS this function returns false and leaves the
  * undecided children to the warden, which kills them when the nursery is closed. */
 static bool may_look_again(struct nursery *n) {
     int64_t now_ms = cr_monotonic_ms();
@@ -91,9 +92,10 @@ static void stop_looking_again(struct nursery *n) {
     (void) uv_timer_stop(&n->retry);
 }
 
-/* Signals the orphans. If there are undecided children, starts the timer that checks them once
- * more, after 1, 2, 4 … ms. Returns the number of living orphans and undecided children, without
- * the children that may_look_again() has left to the warden. */
+/* Signals the orphans; `below_living` means the same as for orphans_signal(). If there are
+ * undecided children, starts the timer that checks them once more: after 1 ms, 2 ms, 4 ms and so
+ * on. Returns how many living orphans and undecided children there are; undecided children that
+ * were left to the warden are not counted. */
 static size_t signal_orphans(struct nursery *n, bool below_living) {
     struct orphans_found found = orphans_signal(n, signal_of(n), below_living);
     if (found.undecided == 0 || !may_look_again(n)) {
@@ -108,14 +110,14 @@ static size_t signal_orphans(struct nursery *n, bool below_living) {
 
 static bool is_spared(void *arg, pid_t pid) { return orphans_spare(arg, pid); }
 
-/* Moves the processes that nursery_end_well() spares out of the cgroup, so that killing and
- * removing the cgroup does not affect them. */
+/* If nursery_end_well() spares processes, moves them out of the cgroup, because killing the cgroup
+ * would end them and they would prevent its removal. */
 static void release_spared(struct nursery *n) {
     if (n->spares != NURSERY_SPARES_NOTHING) cgroup_release(&n->cgroup, is_spared, n);
 }
 
-/* Kills all processes in the cgroup. While a kept worker lives, does nothing, because a write to
- * cgroup.kill kills every process of the cgroup. */
+/* Kills all processes in the cgroup. Does nothing while a kept worker lives, because a write to
+ * cgroup.kill would kill that worker, too. */
 static void kill_cgroup(struct nursery *n) {
     if (has_living(n, true)) return;
     release_spared(n);
@@ -192,14 +194,16 @@ static void on_retry(uv_timer_t *timer) {
 }
 
 void nursery_on_deaths(uv_poll_t *poll, int status, int events) {
+    struct nursery *n = poll->data;
     (void) status, (void) events;
-    nursery_turn(poll->data);
+    if (n->state == NURSERY_CLOSING) nursery_go_on_closing(n);
+    else nursery_turn(n);
 }
 
-/* Records the deaths of workers, and then reaps orphans. Because of this order, a dead child that
- * waitid(2) reports for reaping is either an orphan, or a child that another part of this process
- * has started and will wait for. Until that other part has waited for its child, waitid reports no
- * other dead child; orphans_reap_hidden() finds the orphans among those. */
+/* Records the deaths of workers, and then reaps orphans. After the recording, a dead child that
+ * waitid(2) reports is either an orphan, or a child that another part of this process has started
+ * and will wait for. In the second case waitid reports no other dead child until that part has
+ * waited for its child, so orphans_reap_hidden() finds the dead orphans in /proc. */
 void nursery_on_sigchld(uv_signal_t *handle, int signum) {
     struct nursery *n = handle->data;
     (void) signum;
@@ -231,9 +235,9 @@ static void arm_stuck(struct nursery *n, int64_t since_ms) {
     (void) uv_timer_start(&n->stuck, on_stuck_due, wait_ms, 0);
 }
 
-/* Runs when on_stuck or on_unkillable is due. Takes a turn first: the loop may be late, and the
- * turn may find that all processes are dead. The time from SIGKILL to a report doubles with each
- * report. */
+/* Runs when on_stuck or on_unkillable is due. Calls nursery_turn() first, which may find that all
+ * processes have died in the meantime. After each report, the time from SIGKILL to the next report
+ * is twice as long. */
 static void on_stuck_due(uv_timer_t *timer) {
     struct nursery *n = timer->data;
     nursery_turn(n);
@@ -283,7 +287,8 @@ static void ask_all_to_end(struct nursery *n, int signum) {
     TAILQ_FOREACH(w, &n->living, entry) {
         if (!w->kept) ask_to_end(w, signum);
     }
-    /* If no worker is left to end, nursery_turn() signals the orphans; begin_end() schedules it. */
+    /* Orphans are signalled here only if a worker is left to end. Otherwise nursery_turn(), which
+     * begin_end() schedules, signals them. */
     if (has_living(n, false)) (void) signal_orphans(n, false);
 }
 
@@ -310,8 +315,8 @@ void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms,
 
 /* ---- nursery_abandon() ---- */
 
-/* Frees the record of a worker that cannot be killed. Its pid stays in the roster, because the
- * warden finds the processes of the worker's Unix session by that pid. */
+/* Frees the record of a worker that SIGKILL does not end. The worker's pid stays in the roster,
+ * because by that pid the warden recognises the processes of the worker's Unix session. */
 static void forget_worker(struct nursery *n, struct worker_process *w) {
     known_children_forget(w->how.pid);
     nursery_unwatch(n, &w->pidfd);

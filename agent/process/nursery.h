@@ -56,31 +56,32 @@ struct worker_exit {
      * signal */
     int exit_code;
     bool core_dumped;
-    /* 1 for the worker of this nursery that died first, 2 for the second and so on; this is the
-     * kernel's order, so it is exact */
+    /* the position of this death among the deaths of the nursery's workers: 1 for the first, 2 for
+     * the second and so on. The kernel reports the order, so it is exact */
     uint64_t order;
-    /* when this process noticed the death, in ns of the monotonic clock and of the wall clock; the
-     * death itself may be earlier */
+    /* times at which this process noticed the death, in ns of the monotonic clock and of the wall
+     * clock; the worker may have died earlier */
     int64_t died_monotonic_ns, died_wall_ns;
-    /* the last signal that this process sent to the worker before it died; 0 if none, or if the
-     * worker was exiting before the signal */
+    /* the last signal that this process sent to the worker before the worker died; 0 if it sent
+     * none, or if the worker was already exiting when it sent the first one */
     int signal_sent;
-    /* resources that the worker has used, with the children that it waited for */
+    /* resources that the worker and the children that it waited for have used (getrusage(2)) */
     struct rusage usage;
 };
 
 #define NURSERY_STUCK_MS 2000
 
-/* A process that lives on after SIGKILL, because it is in a system call that cannot be interrupted
- * or in a frozen cgroup. */
+/* A process that lives on after it got SIGKILL, because it is in a system call that cannot be
+ * interrupted or in a frozen cgroup. */
 struct nursery_stuck {
     pid_t pid;
     /* ms since SIGKILL was first sent to the processes of the nursery */
     int64_t since_ms;
     /* the process's name from /proc/<pid>/comm, escaped (base/text.h) */
     char name[64];
-    /* the state in /proc/<pid>/stat: 'D' = uninterruptible sleep. If the main thread is not in
-     * state 'D' but another thread is, `state` and `wait_channel` are those of the other thread. */
+    /* the state that /proc/<pid>/stat shows; 'D' is an uninterruptible sleep. If the main thread is
+     * not in state 'D' but another thread is, `state` and `wait_channel` describe that other
+     * thread */
     char state;
     /* the kernel function in which the process waits; "" if the kernel does not show the function
      * to this process */
@@ -94,23 +95,25 @@ struct nursery_events {
     void (*on_exit)(void *arg, struct worker_process *w, const struct worker_exit *how);
     /* Runs after a call of nursery_end(), when all workers and all processes that they started are
      * gone, except kept workers, and on_exit has run for each dead worker. If nursery_end() is
-     * called twice before on_empty has run, on_empty runs once for both calls. When on_empty runs,
-     * new workers may be started; or the nursery may be closed, if no worker is kept. */
+     * called twice before on_empty has run, on_empty runs once for both calls. From the moment at
+     * which on_empty runs, new workers may be started; if no worker is kept, the nursery may also
+     * be closed. */
     void (*on_empty)(void *arg);
-    /* Runs for each process that still lives NURSERY_STUCK_MS after SIGKILL; and again for each
-     * that still lives after two times NURSERY_STUCK_MS, four times NURSERY_STUCK_MS and so on. `w`
-     * is the worker, or NULL for a process that a worker has started. on_stuck is NULL if the owner
-     * wants no such report. */
+    /* Runs for each process that still lives NURSERY_STUCK_MS after SIGKILL. Runs once more for
+     * each process that still lives after twice that time, after four times that time and so on.
+     * `w` is the worker; or NULL if the process was started by a worker. on_stuck is NULL if the
+     * owner wants no such report. */
     void (*on_stuck)(void *arg, const struct worker_process *w, const struct nursery_stuck *how);
-    /* Runs once, when processes other than kept workers still live give_up_ms after SIGKILL;
-     * `count` is the number of those that on_stuck can describe. The owner may call
-     * nursery_abandon(); if it does not, the nursery goes on waiting for the end of the processes.
-     * on_unkillable is NULL if the owner never gives up. */
+    /* Runs once, if processes other than kept workers still live give_up_ms after SIGKILL. `count`
+     * is the number of workers and orphans among them; processes that the nursery knows only
+     * because its cgroup is not empty are not counted. The owner may call nursery_abandon(); if it
+     * does not, the nursery goes on waiting for the end of the processes. on_unkillable is NULL if
+     * the owner never gives up. */
     void (*on_unkillable)(void *arg, unsigned count);
     int64_t give_up_ms;
-    /* Runs when the warden has ended the processes because this process stood still
-     * (nursery_set_fence()), before on_exit runs for the workers. May call nursery_end(). NULL if
-     * the owner sets no fence. */
+    /* Runs if this process stood still until its fence (nursery_set_fence()), so that the warden
+     * has ended the processes of the nursery. on_fenced runs before on_exit runs for the workers,
+     * and may call nursery_end(). It is NULL if the owner sets no fence. */
     void (*on_fenced)(void *arg);
 };
 
@@ -120,32 +123,34 @@ struct nursery_events {
  * 0, or a negative errno and sets err to a text that says what failed. */
 int nursery_claim_process(struct cr_error *err);
 
-/* Returns whether the process `pid` is a child of this process, a child of such a child and so on.
- * Orphans of workers are included, because this process is their sub-reaper. */
+/* Returns whether the process `pid` descends from this process: it is a child, a child of a child,
+ * and so on. Orphans of workers are included, because this process is their sub-reaper. */
 bool nursery_is_descendant(pid_t pid);
 
-/* Opens a nursery and forks its warden. Call nursery_claim_process() before: without that call the
- * nursery cannot find orphans, and ends only the Unix process groups of its workers, and its
- * cgroup. Call nursery_open() while this process is still small, because a fork takes longer the
- * more memory the process has. The thread that starts workers must live as long as the nursery,
- * because the kernel sends a worker its parent-death signal when that thread ends. `events` is
- * copied. Returns 0; or a negative errno, and sets err to a text: -EINVAL if this process ignores
- * SIGCHLD, -ENOMEM, or the error of fork(2) or epoll_create(2). */
+/* Opens a nursery and forks its warden. `events` is copied. Returns 0; or a negative errno, and
+ * sets err to a text: -EINVAL if this process ignores SIGCHLD, -ENOMEM, or the error of fork(2) or
+ * epoll_create(2).
+ *
+ * Call nursery_claim_process() before this: without it, the nursery cannot find orphans, and ends
+ * only the Unix process groups of its workers, and its cgroup. Call nursery_open() while this
+ * process is still small, because a fork takes longer the more memory the process has. The thread
+ * that starts workers must live as long as the nursery, because the kernel sends a worker its
+ * parent-death signal when that thread ends. */
 int nursery_open(uv_loop_t *loop, const struct nursery_events *events, void *arg,
                  struct nursery **out, struct cr_error *err);
 
 /* Starts one worker. The worker leads a Unix session of its own, has all signals at their default
  * and none blocked, and has only the three standard streams as descriptors; it inherits everything
- * else from this process. worker_arg() returns the value of the parameter `worker_arg`. Returns 0
- * and stores the worker in *out; or returns a negative errno, and sets err to a text that names
- * path, reason and remedy. The error is -EBUSY if nursery_end() was called and on_empty has not run
- * yet. If the program cannot be executed (ENOENT, EACCES, ENOEXEC …), worker_spawn() fails and
- * on_exit does not run for this worker. */
+ * else from this process. worker_arg() later returns the value of the parameter `worker_arg`.
+ * Returns 0 and stores the worker in *out; or returns a negative errno, and sets err to a text that
+ * names path, reason and remedy. The errno is -EBUSY if nursery_end() was called and on_empty has
+ * not run yet. If the program cannot be executed (ENOENT, EACCES, ENOEXEC …), worker_spawn() fails
+ * and on_exit does not run for this worker. */
 int worker_spawn(struct nursery *n, const struct worker_spawn *how, void *worker_arg,
                  struct worker_process **out, struct cr_error *err);
 
-/* Starts `count` workers; how, worker_args and out have `count` elements. The next children are
- * cloned while one child executes its program. On several processors this is much faster than
+/* Starts `count` workers; how, worker_args and out have `count` elements. While one child executes
+ * its program, the next children are already cloned; on several processors this is much faster than
  * `count` calls of worker_spawn(). Returns as worker_spawn() does. On error, *failed is the index
  * of the first worker that could not be started. Workers that were started go on; their elements of
  * `out` are set, and nursery_end() ends them. The other elements of `out` are NULL. */
@@ -159,17 +164,17 @@ void *worker_arg(const struct worker_process *w);
 /* Returns the processor time in ms that the worker and its descendants have used so far. */
 int64_t worker_cpu_ms(const struct worker_process *w);
 
-/* Returns true if the worker is dead; its on_exit then runs soon. */
+/* Returns true if the worker is dead. on_exit may not have run for it yet; in that case it runs
+ * soon. */
 bool worker_is_dead(struct worker_process *w);
 
-/* Sends a signal to the worker's Unix process group. If the worker is dead already, does nothing,
- * even if on_exit has not run for it yet; worker_exit.signal_sent then does not name this
- * signal. */
+/* Sends a signal to the worker's Unix process group. If the worker is dead, sends nothing, even if
+ * on_exit has not run for it yet; worker_exit.signal_sent does not name the signal in that case. */
 void worker_signal(struct worker_process *w, int signum);
 
-/* Sets whether the worker is kept: nursery_end() spares a kept worker and its living descendants.
- * It does not spare orphans, which are descendants whose parents are dead. While a worker is kept,
- * on_empty means that no process but kept workers and their descendants is left. */
+/* Sets whether the worker is kept. nursery_end() spares kept workers and their living descendants,
+ * but not orphans, which are processes whose parents are dead. While a worker is kept, on_empty
+ * means that no process is left except kept workers and their descendants. */
 void worker_keep(struct worker_process *w, bool keep);
 
 /* Ends all processes of the nursery except kept workers; on_empty runs when they are gone. Sends
@@ -180,7 +185,8 @@ void worker_keep(struct worker_process *w, bool keep);
  * no process to end, on_empty runs in the loop's next iteration. */
 void nursery_end(struct nursery *n, int signum, int64_t grace_ms);
 
-/* Which processes nursery_end_well() spares. They may live on after the workers have ended well. */
+/* Which processes nursery_end_well() spares: these may live on after the workers have ended
+ * well. */
 enum nursery_spares {
     NURSERY_SPARES_NOTHING,
     /* processes that have left their worker's Unix session, as daemons do (setsid) */
@@ -193,11 +199,11 @@ enum nursery_spares {
  * ends them any more. */
 void nursery_end_well(struct nursery *n, int signum, int64_t grace_ms, enum nursery_spares spares);
 
-/* Sets the fence (ms, monotonic clock). The warden ends all processes of the nursery at the fence,
- * unless this process sets a later one before. A process sets no later one if it stands still: if
- * it was stopped, or if its cgroup is frozen. At first the fence is CR_FOREVER, which means that
- * there is none. Workers that the warden has ended are reported with SIGKILL as the signal that
- * this process sent. */
+/* Sets the fence (ms, monotonic clock): the time at which the warden ends all processes of the
+ * nursery, unless this process has set a later fence by then. A process that stands still, because
+ * it was stopped or because its cgroup is frozen, sets no later fence. Before the first call the
+ * fence is CR_FOREVER, which means that there is none. For workers that the warden has ended,
+ * worker_exit.signal_sent is SIGKILL. */
 void nursery_set_fence(struct nursery *n, int64_t fence_ms);
 
 /* Call this in on_unkillable. Sends SIGKILL to kept workers, too, and frees the records of all
@@ -207,9 +213,46 @@ void nursery_set_fence(struct nursery *n, int64_t fence_ms);
  * ended. */
 void nursery_abandon(struct nursery *n);
 
-/* Call this only in one of three cases: if on_empty has run and no worker is kept, if no worker was
- * ever started, or after nursery_abandon(). Closes the nursery and frees it; then on_close runs on
- * the loop, unless on_close is NULL. */
+/* Lets another process, the warden's deputy, close at most 253 descriptors, so that this process
+ * does not wait if a close takes long. The deputy gets copies, so the caller closes its own
+ * descriptors after this call. If there is no deputy, does nothing. Call this only right before
+ * nursery_close(). */
+void nursery_pass_on(struct nursery *n, const int *fds, size_t count);
+/* ---- the fork server: a process that has imported Python modules, and forks workers
+ *
+ * Importing modules takes most of the time in which a Python worker starts, often several seconds.
+ * A fork of a process that has imported the modules has them at once. */
+
+struct fork_server;
+
+/* Starts a fork server with the interpreter `python`, which imports `modules` (NULL-terminated).
+ * The server is a kept worker whose worker_arg() is NULL: when it ends, on_exit runs with such a
+ * worker, and the owner must call fork_server_gone(). Returns 0; or a negative errno, and sets
+ * err. */
+int fork_server_open(struct nursery *n, const char *python, char *const *modules,
+                     char *const *envp, struct fork_server **out, struct cr_error *err);
+
+/* If the server has imported its modules, starts workers as forks of it: those of the `count`
+ * workers that run Python with the server's interpreter. Waits for the forks, at most 2 s. The
+ * arguments are those of worker_spawn_all(). Sets out[i] to NULL for each worker that was not
+ * started: the caller starts it with worker_spawn(). Returns the number of workers that were
+ * started. /proc shows the server's command line for them. */
+size_t fork_server_start(struct fork_server *fs, const struct worker_spawn *how,
+                         void *const *worker_args, size_t count, struct worker_process **out);
+
+/* Call this when on_exit runs for the server. Returns whether the server had imported its modules;
+ * if it had not, a new server would probably fail, too. Call fork_server_close() afterwards. */
+bool fork_server_gone(struct fork_server *fs);
+
+/* Makes the next nursery_end() end the server, too. */
+void fork_server_release(struct fork_server *fs);
+
+/* Frees the server, and kills its process if it lives. fs may be NULL. */
+void fork_server_close(struct fork_server *fs);
+
+/* Closes the nursery and frees it; after that on_close runs on the loop, unless on_close is NULL.
+ * Call this only in one of three cases: on_empty has run and no worker is kept; no worker was ever
+ * started; nursery_abandon() was called. */
 void nursery_close(struct nursery *n, void (*on_close)(void *arg));
 
 #endif

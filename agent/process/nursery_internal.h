@@ -2,6 +2,7 @@
  * stand below it in this list:
  *
  *   nursery_open.c   opens and closes a nursery
+ *   fork_server.c    starts workers that are forks of a process with Python modules
  *   worker_start.c   starts workers
  *   nursery.c        the state machine; nursery_turn() does all work that is due
  *   stuck.c          describes processes that SIGKILL does not end
@@ -24,16 +25,16 @@
 
 #define NURSERY_MORE_PROCESSES "; raise the limit of processes (ulimit -u, pids.max)"
 
-/* The kind of object that a descriptor in the nursery's epoll belongs to. Each such object has a
- * field of this type, to which the data of its epoll event points. */
+/* The kinds of objects to which the descriptors in the nursery's epoll belong. Each such object has
+ * a field of this type, and the data of its epoll event points to that field. */
 enum watched { WATCHED_WORKER, WATCHED_ORPHAN, WATCHED_WARDEN, WATCHED_CGROUP };
 
 struct worker_process {
     enum watched watched;
     struct nursery *nursery;
     int pidfd;       /* -1 on a kernel without pidfds, where SIGCHLD reports the death */
-    int roster_slot; /* index of the worker in the warden's roster; -1 if it is not in it */
-    char **envp;     /* environment of the worker; NULL once the worker is started */
+    int roster_slot; /* index of the worker in the warden's roster; -1 if the roster was full */
+    char **envp;     /* environment of the worker; freed and NULL when the worker is started */
     void *arg;
     /* true if the worker was already exiting when this process sent it the first signal, so that
      * the signal did not cause its end */
@@ -41,8 +42,8 @@ struct worker_process {
     bool kept;              /* true if nursery_end() spares the worker */
     /* how the worker ended; while the worker lives, only pid and signal_sent are set */
     struct worker_exit how;
-    TAILQ_ENTRY(worker_process) entry; /* links in nursery.living, or in nursery.dead after the
-                                        * death */
+    /* a link of the list nursery.living while the worker lives, of nursery.dead after its death */
+    TAILQ_ENTRY(worker_process) entry;
 };
 TAILQ_HEAD(worker_list, worker_process);
 
@@ -57,8 +58,8 @@ struct orphan {
 };
 LIST_HEAD(orphan_list, orphan);
 
-/* A child of this process of which it is not known yet to which nursery it belongs: it is in the
- * middle of execve, where a process has no environment and so no token. */
+/* A child of this process whose nursery is not known yet. The child is in the middle of execve,
+ * where a process has no environment and so no token. */
 struct undecided {
     pid_t pid;
     /* start time in clock ticks since boot; pid and start together identify a process */
@@ -82,7 +83,7 @@ LIST_HEAD(undecided_list, undecided);
     X(OPEN, "open", "workers come and go until nursery_end() or nursery_close()")                  \
     X(ENDING, "ending", "all processes have the signal; limited by the grace")                     \
     X(KILLING, "killing", "none but the owner's: give_up_ms, then nursery_abandon()")              \
-    X(CLOSING, "closing", "limited by libuv's close callbacks")
+    X(CLOSING, "closing", "limited by the death of the killed warden")
 
 enum nursery_state {
 #define NURSERY_STATE(state, name, limit) NURSERY_##state,
@@ -97,14 +98,15 @@ struct nursery {
     enum nursery_state state; /* changed by nursery_enter() only */
     int end_signal;           /* the signal of nursery_end(), sent in ENDING */
 
-    int epoll_fd; /* an epoll of all pidfds; reports deaths in the order in which they happened */
+    /* an epoll of all pidfds, which reports deaths in the order in which they happened */
+    int epoll_fd;
     uv_poll_t deaths;
     uv_signal_t sigchld;
     uv_timer_t grace; /* fires when the grace is over; runs in ENDING */
     uv_timer_t turn;  /* calls nursery_turn() in the loop's next iteration */
-    uv_timer_t retry; /* fires when undecided children have to be checked */
+    uv_timer_t retry; /* fires when undecided children have to be checked once more */
     uv_timer_t stuck; /* fires when on_stuck or on_unkillable is due; runs in KILLING */
-    int64_t stuck_report_ms; /* ms from killed_ms to the next call of on_stuck */
+    int64_t stuck_report_ms; /* ms from killed_ms to the next report by on_stuck */
     bool unkillable_said;    /* true if on_unkillable has run since killed_ms */
     int64_t killed_ms; /* monotonic time of the first SIGKILL; valid in KILLING */
     unsigned open_handles;
@@ -113,26 +115,29 @@ struct nursery {
     struct worker_list living; /* workers that were started and are not known to be dead */
     struct worker_list dead;   /* dead workers for which on_exit still has to run */
     struct orphan_list orphans;
-    /* what nursery_end_well() was told to spare; NURSERY_SPARES_NOTHING once the nursery is
-     * empty */
+    /* the processes that nursery_end_well() spares; NURSERY_SPARES_NOTHING after nursery_end(), and
+     * when the nursery has become empty */
     enum nursery_spares spares;
-    /* the Unix sessions of the workers that have died since the nursery was last empty; a worker's
-     * session has the worker's pid as its number */
+    /* the Unix sessions of the workers that have died since the nursery was last empty; the number
+     * of a worker's session is the worker's pid */
     pid_t *past_sessions;
     size_t past_count, past_cap;
     struct undecided_list undecided;
     unsigned retry_ms; /* ms until `retry` fires; doubles with each check of undecided children */
     /* monotonic time at which the first undecided child was seen; 0 = there is none */
     int64_t undecided_since_ms;
-    /* true if memory was too short to find all orphans, so that the warden has to kill them */
+    /* true if the warden has to kill what is left when the nursery is closed: memory was too short
+     * to find all orphans, or nursery_abandon() was called */
     bool warden_takes_over;
     uint64_t deaths_seen;
 
-    bool adopts; /* true if this process is a sub-reaper, so that orphans become its children */
+    /* true if this process is a sub-reaper: when the parent of an orphan dies, the orphan becomes a
+     * child of this process */
+    bool adopts;
     char token[WARDEN_TOKEN_MAX];
     char *variable; /* "CRUN_NURSERY=…", for the workers' environments */
     struct cgroup cgroup;
-    /* true if cgroup.kill was used, so that the cgroup must be replaced before a worker starts in
+    /* true if cgroup.kill was used: the cgroup must be replaced before another worker starts in
      * it */
     bool cgroup_killed;
     bool cgroup_given_up; /* true if a worker could not be started in the cgroup */
@@ -141,8 +146,8 @@ struct nursery {
     int cgroup_events_fd;
     enum watched watched_cgroup, watched_warden;
     struct spawn_slot *slots; /* NURSERY_SLOTS elements, mapped by the first worker_spawn_all() */
-    /* true if children run on the memory of this process until they execute their program
-     * (spawn.h); false if children are forked */
+    /* true if a child runs on the memory of this process until it executes its program (spawn.h);
+     * false if children are forked */
     bool borrow;
     struct warden warden;
     unsigned warden_deaths;
@@ -165,10 +170,10 @@ void nursery_unwatch(struct nursery *n, int *fd);
  * and to the epoll. If w->pidfd is -1 afterwards, the caller must schedule a turn: the child may be
  * dead, and its SIGCHLD may have come before the child was registered. */
 void worker_register(struct worker_process *w, const struct spawned *child);
-/* Call this after the child was waited for. Undoes worker_register(). */
+/* Call this when the worker is dead and was waited for. Undoes worker_register(). */
 void worker_unregister(struct worker_process *w);
-/* If the worker is dead, reaps it, moves it to the list of dead workers and returns true. Otherwise
- * returns false. Never blocks. */
+/* If the worker is dead, reaps it, records how it ended, moves it to the list of dead workers and
+ * returns true. Otherwise returns false. Never blocks. */
 bool worker_note_death(struct worker_process *w);
 /* Sends a signal to the Unix process group of a worker. Call this just after deaths_collect(), and
  * only if the worker is still in the list of living workers. */
@@ -183,46 +188,50 @@ struct orphans_found {
      * more. */
     size_t undecided;
 };
-/* Fault points, which only test programs define. environ_has replaces proc_environ_has(). */
+/* Fault points, which only test programs define. environ_has() is called in place of
+ * proc_environ_has(). */
 struct orphans_test_hooks {
     int (*environ_has)(pid_t pid, const char *token);
 };
 extern const struct orphans_test_hooks *orphans_test_hooks __attribute__((weak));
 #define ORPHANS_TEST_HOOKS (&orphans_test_hooks != NULL ? orphans_test_hooks : NULL)
 
-/* Finds the orphans of this nursery, watches them, and sends `signum` to each orphan, except those
- * that got `signum` in an earlier call. If below_living is true, does the same with the descendants
- * of living workers, except those of kept workers. Returns how many processes it found. */
+/* Finds the orphans of this nursery, watches them, and sends `signum` to each orphan that has not
+ * got `signum` in an earlier call. If below_living is true, does the same with the descendants of
+ * living workers that are not kept. Returns how many processes it found. */
 struct orphans_found orphans_signal(struct nursery *n, int signum, bool below_living);
 /* Returns whether nursery_end_well() spares the process. */
 bool orphans_spare(const struct nursery *n, pid_t pid);
 void orphan_died(struct nursery *n, struct orphan *o);
 void orphans_forget(struct nursery *n);
-/* Reaps the dead orphans, of any nursery, that waitid(2) reports. waitid reports one dead child,
- * and no other before that one is reaped. Returns true if no dead child is left. Returns false if
- * waitid reports a child that is no orphan: dead orphans may be hidden behind it. */
+/* Reaps dead orphans of all nurseries as long as waitid(2) reports them. Returns true if no dead
+ * child is left. Returns false if waitid reports a dead child that is no orphan: until that child
+ * is reaped, waitid reports no other child, although there may be more dead orphans. */
 bool orphans_reap(void);
-/* Reaps dead orphans that waitid(2) does not report, because it reports another dead child. Finds
- * them in the list of children in /proc. */
+/* Call this when orphans_reap() has returned false. Reaps the dead orphans that waitid(2) does not
+ * report: finds them in the list of children in /proc. */
 void orphans_reap_hidden(void);
 
 /* ---- guard.c ---- */
 
 int guard_start(struct nursery *n);    /* starts a warden; returns 0 or a negative errno */
 void guard_replace(struct nursery *n); /* call this when the warden has died */
-void guard_stop(struct nursery *n);    /* stops the warden and removes the cgroup */
-void guard_wait(struct nursery *n);    /* waits until the killed warden is dead */
+void guard_stop(struct nursery *n);    /* kills the warden and removes the cgroup */
+/* Returns true if the warden was killed and still lives, and the nursery's epoll will report its
+ * death. */
+bool guard_is_dying(const struct nursery *n);
+void guard_wait(struct nursery *n); /* waits until the killed warden is dead, and reaps it */
 
 /* ---- stuck.c ---- */
 
-/* Calls on_stuck for each process that still lives although it got SIGKILL, since_ms ms ago.
- * Returns the number of these processes. */
+/* Calls on_stuck, unless it is NULL, for each worker and each orphan that still lives since_ms ms
+ * after it got SIGKILL, except kept workers. Returns the number of these processes. */
 unsigned stuck_report(struct nursery *n, int64_t since_ms);
 
 /* ---- deaths.c ---- */
 
-/* Records all deaths of workers that have not been recorded yet, in order of death. Runs no
- * callback. Returns true if on_exit is due for a worker. */
+/* Records the deaths of workers since the last call, in the order of death. Calls no function of
+ * nursery_events. Returns true if on_exit has to run for a worker. */
 bool deaths_collect(struct nursery *n);
 /* Runs on_exit for each worker in nursery.dead. */
 void deaths_deliver(struct nursery *n);
@@ -235,5 +244,11 @@ void nursery_enter(struct nursery *n, enum nursery_state next);
 void nursery_schedule_turn(struct nursery *n);
 void nursery_on_deaths(uv_poll_t *poll, int status, int events);
 void nursery_on_sigchld(uv_signal_t *handle, int signum);
+
+/* ---- nursery_open.c ---- */
+
+/* Call this at each event of the epoll in the state CLOSING. Goes on with closing the nursery if
+ * the warden is dead. */
+void nursery_go_on_closing(struct nursery *n);
 
 #endif

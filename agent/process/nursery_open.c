@@ -154,6 +154,14 @@ static void on_handle_closed(uv_handle_t *handle) {
     if (on_close != NULL) on_close(arg);
 }
 
+/* The handle `deaths` is closed last: while the killed warden dies, it stays open to report the
+ * death, so that guard_wait() does not block and the loop closes other parts of the agent in the
+ * meantime. */
+void nursery_go_on_closing(struct nursery *n) {
+    bool reports = uv_is_active((uv_handle_t *) &n->deaths) != 0;
+    if (!reports || !guard_is_dying(n)) uv_close((uv_handle_t *) &n->deaths, on_handle_closed);
+}
+
 void nursery_close(struct nursery *n, void (*on_close)(void *arg)) {
     CR_ASSERT(TAILQ_EMPTY(&n->living) && TAILQ_EMPTY(&n->dead) && n->state == NURSERY_OPEN);
     nursery_enter(n, NURSERY_CLOSING);
@@ -164,8 +172,9 @@ void nursery_close(struct nursery *n, void (*on_close)(void *arg)) {
         nursery_free(n);
         return;
     }
-    uv_handle_t *handles[] = {(uv_handle_t *) &n->deaths, (uv_handle_t *) &n->sigchld,
-                              (uv_handle_t *) &n->grace, (uv_handle_t *) &n->turn,
-                              (uv_handle_t *) &n->retry, (uv_handle_t *) &n->stuck};
+    uv_handle_t *handles[] = {(uv_handle_t *) &n->sigchld, (uv_handle_t *) &n->grace,
+                              (uv_handle_t *) &n->turn, (uv_handle_t *) &n->retry,
+                              (uv_handle_t *) &n->stuck};
     for (size_t i = 0; i < CR_ARRAY_LEN(handles); i++) uv_close(handles[i], on_handle_closed);
+    nursery_go_on_closing(n);
 }

@@ -22,7 +22,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* ms after which a child without an environment no longer counts as undecided */
+/* if a child has no environment for longer than this (in ms), it counts as not belonging to the
+ * nursery */
 #define UNDECIDED_MS 1000
 #define DEPTH_MAX    64   /* the most generations of descendants that one pass signals */
 
@@ -46,15 +47,16 @@ static void forget_undecided(struct undecided *u) {
     free(u);
 }
 
-/* Returns whether a child without an environment has to be checked once more. This is false if the
- * child is dead, or has been undecided for UNDECIDED_MS. */
+/* Returns whether a child without an environment has to be checked once more. Returns false if the
+ * child is dead, or if UNDECIDED_MS have passed since its first check. */
 static bool remains_undecided(struct nursery *n, pid_t pid) {
     struct proc_stat stat;
     if (proc_stat(pid, &stat) < 0 || !stat.alive) return false;
     struct undecided *u = find_undecided(n, pid, stat.start);
     if (u != NULL) return cr_monotonic_ms() < u->until_ms;
     u = malloc(sizeof *u);
-    /* memory is short: the child counts as undecided, but the time is not noted */
+    /* memory is short: the child is checked once more, but the time of the first check is not
+     * noted */
     if (u == NULL) return true;
     u->pid = pid;
     u->start = stat.start;
@@ -76,8 +78,9 @@ static bool is_past_session(const struct nursery *n, pid_t session) {
     return false;
 }
 
-/* Returns whether a process that is no descendant of this one can become its child: process 1 of a
- * pid namespace gets all orphans of the namespace, for example those of a kubectl exec. */
+/* Returns whether processes that do not descend from this process can become its children. They can
+ * if it is process 1 of a pid namespace, which gets all orphans of the namespace, for example those
+ * of a kubectl exec. */
 static bool adopts_strangers(void) { return getpid() == 1; }
 
 static bool is_in_session_of_worker(const struct nursery *n, pid_t pid) {
@@ -147,7 +150,8 @@ static void forget(struct nursery *n, struct orphan *o) {
 }
 
 void orphan_died(struct nursery *n, struct orphan *o) {
-    /* reap() fails if the orphan is no child of this process; then the orphan's parent reaps it */
+    /* reap() fails if the orphan is not a child of this process; in that case the orphan's parent
+     * reaps it */
     (void) reap(o->pid);
     forget(n, o);
 }
@@ -157,10 +161,10 @@ void orphans_forget(struct nursery *n) {
     while (!LIST_EMPTY(&n->undecided)) forget_undecided(LIST_FIRST(&n->undecided));
 }
 
-/* Starts to watch an orphan that was found in the list of children of `parent`. The kernel may have
- * given the pid to another process before pidfd_open(); so the function checks after pidfd_open()
- * that the process still has this parent. Returns 0 and stores the orphan in *out; or returns
- * -ESRCH if the orphan is gone, or -ENOMEM. */
+/* Starts to watch an orphan that was found in the list of children of `parent`. Between that list
+ * and pidfd_open() the orphan may die, and the kernel may give its pid to another process. So the
+ * function checks after pidfd_open() that the process has this parent. Returns 0 and stores the
+ * orphan in *out; or returns -ESRCH if the orphan is gone, or -ENOMEM. */
 static int watch(struct nursery *n, pid_t pid, pid_t parent, struct orphan **out) {
     struct proc_stat stat;
     struct orphan *o = calloc(1, sizeof *o);
@@ -191,9 +195,10 @@ static void send_signal(struct orphan *o, int signum) {
 
 /* ---- processes that may live on ---- */
 
-/* Returns whether nursery_end_well() spares the process. A worker's Unix session has the worker's
- * pid as its number. As long as a process is in that session, the kernel gives this number to no
- * new process. So the pids of dead workers are enough to recognise their sessions. */
+/* Returns whether nursery_end_well() spares the process. NURSERY_SPARES_DETACHED spares processes
+ * that are in no worker's Unix session. The number of a worker's session is the worker's pid, and
+ * the kernel gives that number to no new process while a process is in the session. So the pids of
+ * dead workers are enough to recognise their sessions. */
 bool orphans_spare(const struct nursery *n, pid_t pid) {
     if (n->spares == NURSERY_SPARES_DETACHED) return !is_past_session(n, getsid(pid));
     return n->spares == NURSERY_SPARES_ALL;
@@ -210,9 +215,9 @@ struct pass {
 
 static void signal_below(struct pass *p, pid_t parent, int depth);
 
-/* Signals the orphan `pid`, which is a child of this process, of a worker or of another orphan. The
- * children of the orphan are signalled before it. Otherwise they would become children of this
- * process when the orphan dies, and only the next pass would find them. */
+/* Signals the orphan `pid`, which is a child of this process, of a worker or of another orphan.
+ * First signals the children of the orphan: if the orphan died before them, they would become
+ * children of this process, and only the next pass would find them. */
 static void signal_one(struct pass *p, pid_t pid, pid_t parent, int depth) {
     struct proc_stat stat;
     if (proc_stat(pid, &stat) < 0 || !stat.alive || orphans_spare(p->n, pid)) return;

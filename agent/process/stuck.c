@@ -18,8 +18,9 @@ static void read_line(pid_t pid, const char *name, char *out, size_t cap) {
     (void) cr_text_copy(out, cap, text, n > 0 ? (size_t) n : 0);
 }
 
-/* Looks for a thread of the process in an uninterruptible sleep. If there is one, stores its state
- * and its wait channel. /proc has a folder for each thread, named by the thread's number. */
+/* Searches the process for a thread in an uninterruptible sleep. If there is one, stores its state
+ * and its wait channel in *how. /proc/<pid>/task has a folder for each thread, named by the
+ * thread's number. */
 static void describe_thread(pid_t pid, struct nursery_stuck *how) {
     char path[PROC_PATH_MAX];
     struct proc_dir tasks;
@@ -47,7 +48,7 @@ static bool report(struct nursery *n, const struct worker_process *w, pid_t pid,
     read_line(pid, "comm", how.name, sizeof(how.name));
     read_line(pid, "wchan", how.wait_channel, sizeof(how.wait_channel));
     if (stat.state != 'D') describe_thread(pid, &how);
-    /* the kernel shows "0" to a process that may not see the function */
+    /* the kernel shows "0" as the function if this process lacks the permission to see it */
     if (strcmp(how.wait_channel, "0") == 0) how.wait_channel[0] = '\0';
     n->events.on_stuck(n->arg, w, &how);
     return true;

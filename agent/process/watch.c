@@ -11,8 +11,8 @@ int nursery_watch(struct nursery *n, int fd, uint32_t events, enum watched *what
     return epoll_ctl(n->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-/* Calls EPOLL_CTL_DEL, because close(2) alone does not always remove a descriptor from an epoll: a
- * child between clone and exec may have a copy of the descriptor. */
+/* EPOLL_CTL_DEL is needed, because close(2) alone does not always remove a descriptor from an
+ * epoll: a child between clone and exec may still have a copy of the descriptor. */
 void nursery_unwatch(struct nursery *n, int *fd) {
     if (*fd < 0) return;
     (void) epoll_ctl(n->epoll_fd, EPOLL_CTL_DEL, *fd, NULL);

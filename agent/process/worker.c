@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 /* Writes the pid into a free entry of the warden's roster. Returns the entry's index; or -1 if the
- * roster is full. The warden recognises a worker that is not in the roster only by its token. */
+ * roster is full. The warden recognises a worker by the roster or by the token in its environment;
+ * without an entry, only by the token. */
 static int enter_roster(struct nursery *n, pid_t pid) {
     for (int i = 0; i < WARDEN_SESSION_MAX; i++) {
         if (n->roster->session[i] != 0) continue;
@@ -29,14 +30,16 @@ void worker_register(struct worker_process *w, const struct spawned *child) {
     w->pidfd = child->pidfd;
     w->roster_slot = enter_roster(n, w->how.pid);
     TAILQ_INSERT_TAIL(&n->living, w, entry);
-    /* If the child is dead already, the epoll reports its pidfd at once, so no death is lost. */
+    /* If the child is dead already, the epoll reports its pidfd at once, so its death is not
+     * missed. */
     if (w->pidfd >= 0 && nursery_watch(n, w->pidfd, EPOLLIN, &w->watched) < 0) {
         cr_close_fd(&w->pidfd);
     }
 }
 
-/* Notes the Unix session of a dead worker for orphans_spare(). If memory is short, it notes
- * nothing; then orphans_spare() may spare processes that are still in this session. */
+/* Notes the Unix session of a dead worker for orphans_spare(). If memory is short, notes nothing;
+ * in that case orphans_spare() takes processes of this session for detached ones and may spare
+ * them. */
 static void note_session(struct nursery *n, pid_t session) {
     if (n->past_count == n->past_cap) {
         size_t cap = n->past_cap == 0 ? 64 : 2 * n->past_cap;
@@ -62,7 +65,7 @@ static void record_exit(struct worker_process *w, const siginfo_t *info) {
     how->exit_code = info->si_code == CLD_EXITED ? info->si_status : -info->si_status;
     how->core_dumped = info->si_code == CLD_DUMPED;
     if (w->exiting_before_signal && how->exit_code != -how->signal_sent) how->signal_sent = 0;
-    /* the warden has killed the worker at the fence, which counts as a signal that crun sent */
+    /* the warden has killed the worker at the fence: this counts as a signal that crun sent */
     if (w->nursery->roster->fenced && how->exit_code == -SIGKILL) how->signal_sent = SIGKILL;
     how->died_monotonic_ns = cr_monotonic_ns();
     how->died_wall_ns = cr_wall_ns();
@@ -94,6 +97,6 @@ void worker_send(struct worker_process *w, int signum) {
         w->exiting_before_signal = stat.exiting;
     }
     w->how.signal_sent = signum;
-    /* this pid cannot belong to another process: the worker has not been waited for yet */
+    /* the pid still belongs to the worker, because the worker was not waited for yet */
     (void) kill(-w->how.pid, signum);
 }

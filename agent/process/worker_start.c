@@ -1,6 +1,7 @@
 /* Starts workers. begin_start() clones a child and registers its pid; finish_start() waits until
- * the child has executed the program or has failed. Between begin_start() and finish_start() for
- * one child, begin_start() is called for other children. */
+ * the child has executed the program or has failed. begin_start() is called for several children
+ * before finish_start() is called for the first of them, so that the children execute their
+ * programs side by side. */
 #include "agent/process/claim.h"
 #include "agent/process/nursery_internal.h"
 #include "agent/system/system.h"
@@ -45,8 +46,8 @@ static struct worker_process *worker_new(struct nursery *n, const struct worker_
 }
 
 /* Call this when a worker could not be started in the cgroup. `why` is a negative errno, or 0 if
- * the kernel has killed the worker at its start. Later workers are started without the cgroup.
- * Closes the cgroup if no worker lives; otherwise the cgroup stays open, because it is needed to
+ * the kernel has killed the worker at its start. From now on workers are started outside of the
+ * cgroup. The cgroup is closed if no worker lives; otherwise it stays open, because it is needed to
  * end the workers in it. */
 static void give_up_cgroup(struct nursery *n, int why) {
     if (!n->cgroup_given_up) {
@@ -100,16 +101,17 @@ static int finish(struct worker_process *w, const struct worker_spawn *how, stru
 
 /* ---- worker_spawn_all(): starting several workers ---- */
 
-/* The state of one call of worker_spawn_all(). At most NURSERY_SLOTS workers are begun and not yet
- * finished at the same time. */
+/* The state of one call of worker_spawn_all(). At most NURSERY_SLOTS workers are between
+ * begin_start() and finish_start() at the same time. */
 struct batch {
     struct nursery *n;
     const struct worker_spawn *how;
     void *const *args;
     struct worker_process **out;
-    size_t failed; /* lowest index of a worker that failed to start; valid if rc < 0 */
-    int rc;        /* negative errno with which worker `failed` failed to start; 0 if no start has
-                    * failed */
+    size_t failed; /* lowest index of the workers that could not be started; valid if rc < 0 */
+    /* the error of the worker with the index `failed`, a negative errno; 0 if no start has
+     * failed */
+    int rc;
     struct cr_error *err;
 };
 

@@ -17,10 +17,11 @@
 
 /* ---- the nodes ---- */
 
-/* The hosts of one job, as a visit of the coordinator's nodes finds them. */
+/* The hosts of this job, which are collected from the nodes that rendezvous_visit() visits. A
+ * coordinator's host may have other jobs, too. */
 struct hosts {
     const char *run_id;
-    bool is_ours; /* true while the visit is at this job */
+    bool is_ours; /* true while nodes of this job are visited */
     struct cr_buffer active, standby; /* names with commas between them */
 };
 
@@ -47,15 +48,16 @@ static json_t *text_of(const struct cr_buffer *list) {
 
 /* ---- the files ---- */
 
-/* Returns the job's id as NVRx names it: that of the Slurm job, or else the run id. */
+/* Returns the job's id in the form of NVRx: the id of the Slurm job, or the run id if there is
+ * none. */
 static const char *job_id(const struct cycle_info *c) {
     const char *array = getenv("SLURM_ARRAY_JOB_ID"), *job = getenv("SLURM_JOB_ID");
     if (array != NULL && array[0] != '\0') return array;
     return job != NULL && job[0] != '\0' ? job : c->run_id;
 }
 
-/* Writes `file` under another name and renames it, so that no reader sees a part of it. Returns 0
- * or a negative errno. */
+/* Writes `file` to a temporary path and renames it to `path`, so that no reader sees an incomplete
+ * file. Returns 0 or a negative errno. */
 static int replace(const char *path, const json_t *file) {
     char part[PATH_MAX];
     if (snprintf(part, sizeof(part), "%s.tmp", path) >= (int) sizeof(part)) return -ENAMETOOLONG;
@@ -94,7 +96,7 @@ static void write_file(const struct cycle_info *c, bool is_new) {
 void cycle_info_begin(struct cycle_info *c, const struct rendezvous *r,
                       const struct rendezvous_round *round, const char *host,
                       const char *log_folder) {
-    static const struct rendezvous_status_events events = {on_job, on_node, NULL};
+    static const struct rendezvous_status_events events = {.on_job = on_job, .on_node = on_node};
     struct hosts hosts = {.run_id = c->run_id};
     const char *count = getenv("SLURM_RESTART_COUNT");
     int attempt = count != NULL ? (int) strtol(count, NULL, 10) : 0;

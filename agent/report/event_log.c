@@ -25,8 +25,8 @@ int event_log_open(const char *path, const char *run_id, const char *host, int64
     struct event_log *log = calloc(1, sizeof(*log));
     if (log == NULL) return cr_fail(err, -ENOMEM, "cannot open the event log: no memory left");
     *log = (struct event_log){.path = path, .run_id = run_id, .host = host, .began_ns = began_ns};
-    /* because of O_NONBLOCK, nothing waits for the reader of a named pipe: without a reader open(2)
-     * fails, and if the pipe is full, write(2) fails and the line is lost */
+    /* O_NONBLOCK: if the file is a named pipe, crun must not wait for its reader. Without a reader,
+     * open(2) fails. If the pipe is full, write(2) fails and the line is lost. */
     log->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
     if (log->fd < 0) {
         free(log);

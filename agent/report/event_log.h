@@ -21,9 +21,9 @@ struct event_log;
 int event_log_open(const char *path, const char *run_id, const char *host, int64_t began_ns,
                    struct event_log **out, struct cr_error *err);
 
-/* Writes an event. `fields` is an object with the fields of this event; the function takes the
- * reference. If `fields` is NULL, memory was short, and the line is lost. If `log` is NULL, the
- * function only releases `fields`. */
+/* Writes an event. `fields` is an object with the fields of this event; the function takes over the
+ * caller's reference to it. If `fields` is NULL, memory was short, and the line is lost. If `log`
+ * is NULL, the function only releases `fields`. */
 void event_log_write(struct event_log *log, const char *event, json_t *fields);
 
 void event_log_close(struct event_log *log); /* `log` may be NULL */

@@ -78,9 +78,9 @@ static void take_round(struct ledger *l, const struct ledger_event *e, int64_t n
     row->has_round = true;
     row->round = e->round;
     row->restart_count = e->restart_count;
-    /* When a round ends because of a failure on another node, the rendezvous only says that the
-     * round is over, so the row's cause is NODES. But the failure is charged: if the next round has
-     * a greater restart_count, the cause is changed to FAILURE_ELSEWHERE. */
+    /* If a round ends because of a failure on another node, the rendezvous only says that the round
+     * is over, so the cause of this row is NODES at first. A failure costs a restart: if the new
+     * round has a greater restart_count, the cause is changed to FAILURE_ELSEWHERE. */
     const struct ledger_row *before = l->row_count > 1 ? ledger_row(l, l->row_count - 2) : NULL;
     if (before != NULL && row->cause == LEDGER_BY_NODES &&
         e->restart_count > before->restart_count) {
@@ -96,7 +96,7 @@ static void take_round(struct ledger *l, const struct ledger_event *e, int64_t n
 
 static void take_sign(struct ledger *l, const struct ledger_event *e, int64_t now_ns) {
     struct ledger_row *row = current(l);
-    if (e->sign < row->sign) return; /* a less exact sign does not replace an exact one */
+    if (e->sign < row->sign) return; /* a more exact sign is known already */
     row->sign = e->sign;
     l->first_step_ns = within(e->since_ns, l->since_ns, now_ns);
 }

@@ -1,8 +1,8 @@
 /* The ledger of a node: how its wall time divides into parts, round by round. Pure: ledger_step()
  * is a function of (ledger, event, now) and uses no clock.
  *
- * At every moment exactly one part is charged, so the parts of all rows add up to the wall time, to
- * the nanosecond:
+ * Each moment belongs to exactly one part, so the parts of all rows add up to the wall time, to the
+ * nanosecond:
  *
  *   RENDEZVOUS ──ROUND──► SPAWN ──STARTED──► RUN ──DONE──► WAIT
  *        ▲                   │ BROKEN         │ BROKEN       │ BROKEN
@@ -24,19 +24,19 @@
 
 /* P(NAME, word): what the time is spent for */
 #define LEDGER_PARTS(P)                                                                            \
-    P(DETECT, "detect")           /* from the end of the work until this node knew of it */        \
-    P(STOP, "stop")               /* until all processes of the round were gone */                 \
-    P(RENDEZVOUS, "rendezvous")   /* until the nodes formed a round */                             \
-    P(SPAWN, "spawn")             /* until the workers were started */                             \
-    P(FIRST_STEP, "first_step")   /* until all workers had made their first step */                \
-    P(WORK, "work")               /* after the first step */                                       \
-    P(WAIT, "wait")               /* from the good end of this node's workers until the job ended */
+    P(DETECT, "detect")           /* from the end of the work until this node notices the end */   \
+    P(STOP, "stop")               /* stopping workers, until no process of the round is left */    \
+    P(RENDEZVOUS, "rendezvous")   /* waiting for the next round to form */                         \
+    P(SPAWN, "spawn")             /* from the forming of the round to the workers' start */        \
+    P(FIRST_STEP, "first_step")   /* from the workers' start until all have made a step */         \
+    P(WORK, "work")               /* from the last worker's first step until the work ends */      \
+    P(WAIT, "wait")               /* from the success of all this node's workers to the job's end */
 
 /* C(NAME, word): why a row began */
 #define LEDGER_CAUSES(C)                                                                           \
     C(START, "start")                                                                              \
     C(FAILURE, "failure")                     /* a worker of this node failed */                   \
-    C(HANG, "hang")                           /* a worker of this node made no step in time */     \
+    C(HANG, "hang")                           /* a worker of this node hung, or all of them did */ \
     C(FAILURE_ELSEWHERE, "elsewhere")         /* a worker of another node failed */                \
     C(NODES, "nodes")                         /* a node was lost or left without notice */         \
     C(JOIN, "join")                           /* the next four are announced changes */            \
@@ -44,14 +44,15 @@
     C(PREEMPTION, "preemption")                                                                    \
     C(MAINTENANCE, "maintenance")                                                                  \
     C(SIGNAL, "signal")                       /* the launcher received a signal */                 \
-    C(END, "end")                             /* the job was over, and the last processes end */
+    C(END, "end")                             /* the job has ended, and crun ended the workers */
 
-/* S(NAME, word): how the ledger knows of the first step of a round */
+/* S(NAME, word): how the ledger knows the time of a round's first step; the least exact sign comes
+ * first */
 #define LEDGER_SIGNS(S)                                                                            \
     S(UNKNOWN, "unknown") /* no sign: the whole time of the round counts as work */                \
     S(AWAITED, "awaited") /* the workers count steps, and have made none yet */                    \
     S(OUTPUT, "output")   /* the workers count no steps; their first output counts as the step */  \
-    S(STEP, "step")       /* the time at which the last worker made its first step */
+    S(STEP, "step")       /* the last worker's first step is known; its time counts */
 
 enum ledger_part {
 #define P(NAME, word) LEDGER_##NAME,
@@ -98,8 +99,8 @@ struct ledger_event {
     enum ledger_cause cause;
     enum ledger_sign sign;
     /* SIGN: time of the first step or first output. BROKEN: time at which the work ended, for
-     * example the death of the worker. A time before the current part counts as the beginning of
-     * that part, a time after `now` as `now`. */
+     * example the death of the worker. A time before the beginning of the current part counts as
+     * that beginning, and a time after `now` counts as `now`. */
     int64_t since_ns;
 };
 
@@ -115,27 +116,29 @@ struct ledger_row {
 
 struct ledger {
     enum ledger_phase phase;
-    int64_t began_ns, since_ns; /* beginning of the ledger; and the time up to which all time is
-                                 * added to parts */
-    int64_t first_step_ns;      /* valid if the current row's sign is OUTPUT or STEP */
-    uint64_t row_count;         /* number of rows so far; ledger_row() returns the last ones */
+    int64_t began_ns, since_ns; /* began_ns: the time at which the ledger began; since_ns: the time
+                                 * until which the wall time has been added to parts */
+    int64_t first_step_ns;      /* time of the first step or output in ns; valid if the current
+                                 * row's sign is OUTPUT or STEP */
+    uint64_t row_count;         /* number of rows so far; `rows` keeps the last ones */
     uint64_t round_count;       /* number of rounds so far */
     struct ledger_row rows[LEDGER_ROWS_MAX];
     int64_t part_ns[LEDGER_PART_COUNT];       /* sums over all rows */
-    int64_t lost_ns[LEDGER_CAUSE_COUNT];      /* time that is neither work nor wait, by cause */
+    int64_t lost_ns[LEDGER_CAUSE_COUNT];      /* time in ns that is neither work nor wait, by the
+                                               * cause of its row */
     uint64_t cause_count[LEDGER_CAUSE_COUNT]; /* number of rows, by cause */
 };
 
 /* Begins a ledger at now_ns, in the phase RENDEZVOUS, with its first row. */
 void ledger_init(struct ledger *l, int64_t now_ns);
 
-/* Adds the time until now_ns to the part of the current phase, and goes into the next phase. An
- * event that the phase does not expect changes nothing; example: the second BROKEN of a round. If
- * now_ns is earlier than the time of the last event, that time is used instead. */
+/* Adds the time until now_ns to the part of the current phase, and enters the next phase. An event
+ * that the phase does not expect changes nothing; example: the second BROKEN of a round. If now_ns
+ * is earlier than the time of the last event, the time of that event is used instead. */
 void ledger_step(struct ledger *l, const struct ledger_event *event, int64_t now_ns);
 
-/* Fills in *out with the ledger as it would be if the agent ended at now_ns, so that the time of
- * the running part is charged. */
+/* Fills in *out with the ledger as it would be if the agent ended at now_ns: the time until now_ns
+ * is added to the part of the current phase. */
 void ledger_read(const struct ledger *l, int64_t now_ns, struct ledger *out);
 
 /* Returns row number `i` (0 is the first one), or NULL if the ledger does not keep that row. */
@@ -143,7 +146,7 @@ const struct ledger_row *ledger_row(const struct ledger *l, uint64_t i);
 /* Returns the number of the oldest row that the ledger keeps. */
 uint64_t ledger_first_row(const struct ledger *l);
 
-int64_t ledger_wall_ns(const struct ledger *l);      /* from the beginning to the last charge */
+int64_t ledger_wall_ns(const struct ledger *l);      /* until the last event */
 int64_t ledger_row_lost_ns(const struct ledger_row *row); /* time that is neither work nor wait */
 /* Returns the effective time: the part work divided by the wall time, 0 to 1; 0 if no time has
  * passed. */

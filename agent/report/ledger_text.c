@@ -8,14 +8,14 @@
 
 #define MS INT64_C(1000000)
 
-/* Returns the width of a part's column, in which the part's word fits, and seconds up to
- * 99999.999. */
+/* Returns the width of a part's column. The column has room for the part's word, and for seconds up
+ * to 99999.999. */
 static int width_of(int part) {
     int len = (int) strlen(ledger_part_word((enum ledger_part) part));
     return len < 9 ? 9 : len;
 }
 
-/* Appends one cell per part. The seconds are cut, not rounded, after the third digit: the sum of
+/* Appends one cell per part. The seconds are cut, not rounded, after the third decimal: the sum of
  * rounded cells could exceed the wall time. */
 static int add_parts(struct cr_buffer *out, const int64_t part_ns[LEDGER_PART_COUNT]) {
     for (int i = 0; i < LEDGER_PART_COUNT; i++) {

@@ -5,7 +5,7 @@
 #include "agent/report/ledger.h"
 #include "base/buffer.h"
 
-#define LEDGER_TEXT_ROWS_MAX 20 /* most rounds that the table lists; it lists the last ones */
+#define LEDGER_TEXT_ROWS_MAX 20 /* the table lists only the last rounds, up to this number */
 
 /* Appends lines such as
  *

@@ -25,15 +25,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* the most times that cgroup_release() reads the list of processes */
+/* the most times that cgroup_release() reads the list of the cgroup's processes */
 #define RELEASES_MAX 100
 #define MAKES_MAX    3    /* the most times that make() tries to make a cgroup */
 #define SWEEP_MS     2000 /* ms for which cgroup_sweep() waits for the processes that it kills */
 
 /* ---- removing cgroups below a cgroup ---- */
 
-/* Stores the name of the first cgroup below the cgroup whose folder is `fd`. Every folder within
- * the folder of a cgroup is a cgroup. Returns false if there is none. */
+/* Searches the folder `fd` of a cgroup for a cgroup directly below: each folder in it is one.
+ * Returns true and stores the name of the first one; or returns false if there is none. */
 static bool first_below(int fd, char name[NAME_MAX + 1]) {
     struct proc_dir dir;
     bool found = false;
@@ -93,7 +93,8 @@ static struct maker self(void) {
                           .cgroup_ns = namespace_of_self("/proc/self/ns/cgroup")};
 }
 
-/* Returns true and stores the maker of a cgroup; false if the name has another form. */
+/* Reads the maker of a cgroup from the cgroup's name. Returns true and stores the maker; or returns
+ * false if the name has another form. */
 static bool parse_name(const char *name, struct maker *out) {
     uint64_t fields[4];
     if (strncmp(name, "crun-", 5) != 0) return false;
@@ -115,10 +116,11 @@ static bool is_alive(const struct maker *maker) {
     return proc_stat((pid_t) maker->pid, &stat) == 0 && stat.alive && stat.start == maker->start;
 }
 
-/* Returns whether the maker of the cgroup is known to be dead. A maker in this pid namespace is
- * known by its pid. Another maker is known by a lock: a launcher holds a lock on the folder of its
- * cgroup as long as it lives. The lock can be seen only in the same cgroup namespace, because the
- * folder is another inode in another one. */
+/* Returns whether the maker of the cgroup is known to be dead. If the maker was in this pid
+ * namespace, its pid and start time show whether it lives. Otherwise a lock shows it: a launcher
+ * holds a lock on the folder of its cgroup as long as it lives. But this works only in the same
+ * cgroup namespace, because in another one the same folder has another inode, with locks of its
+ * own. */
 static bool is_abandoned(int fd, const char *name, const struct maker *self) {
     struct maker maker;
     if (!parse_name(name, &maker)) return false;
@@ -131,7 +133,7 @@ static void kill_below(int fd) {
     if (kill_fd >= 0) (void) !write(kill_fd, "1", 1);
 }
 
-/* Waits until no process is in the cgroup. Returns false at the deadline. */
+/* Waits until no process is in the cgroup. Returns true; or false if the deadline comes first. */
 static bool await_empty(int fd, int64_t deadline_ms) {
     CR_AUTO_FD int events = openat(fd, "cgroup.events", O_RDONLY | O_CLOEXEC);
     struct pollfd changes = {.fd = events, .events = POLLPRI};
@@ -141,18 +143,23 @@ static bool await_empty(int fd, int64_t deadline_ms) {
     return true;
 }
 
-/* Calls `act` for the folder of each abandoned cgroup within the folder `parent`. */
-static void for_abandoned(int parent, const struct maker *self, int64_t deadline_ms,
-                          void (*act)(int parent, int fd, const char *name, int64_t deadline_ms)) {
+/* Calls `act` for the folder of each abandoned cgroup within the folder `parent`. Returns how many
+ * there are. */
+static int for_abandoned(int parent, const struct maker *self, int64_t deadline_ms,
+                         void (*act)(int parent, int fd, const char *name, int64_t deadline_ms)) {
     struct proc_dir dir;
-    if (proc_dir_open(&dir, parent, ".") < 0) return;
+    int count = 0;
+    if (proc_dir_open(&dir, parent, ".") < 0) return 0;
     const char *name;
     while ((name = proc_dir_next(&dir)) != NULL) {
         if (!dir.is_folder || strncmp(name, "crun-", 5) != 0) continue;
         CR_AUTO_FD int fd = open_below(parent, name);
-        if (fd >= 0 && is_abandoned(fd, name, self)) act(parent, fd, name, deadline_ms);
+        if (fd < 0 || !is_abandoned(fd, name, self)) continue;
+        act(parent, fd, name, deadline_ms);
+        count++;
     }
     proc_dir_close(&dir);
+    return count;
 }
 
 static void end_one(int parent, int fd, const char *name, int64_t deadline_ms) {
@@ -166,8 +173,8 @@ static void remove_one(int parent, int fd, const char *name, int64_t deadline_ms
     (void) unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* Kills the processes of all abandoned cgroups before it waits for the first cgroup to become
- * empty, so that the processes die side by side. */
+/* First kills the processes of all abandoned cgroups, and then waits for one cgroup after the other
+ * to become empty. So the processes die side by side. */
 void cgroup_sweep(const struct cgroup *g) {
     char path[PATH_MAX];
     (void) stpcpy(path, g->path);
@@ -178,8 +185,8 @@ void cgroup_sweep(const struct cgroup *g) {
     if (parent < 0) return;
     struct maker own = self();
     int64_t deadline_ms = cr_deadline_ms(SWEEP_MS);
-    for_abandoned(parent, &own, deadline_ms, end_one);
-    for_abandoned(parent, &own, deadline_ms, remove_one);
+    if (for_abandoned(parent, &own, deadline_ms, end_one) == 0) return;
+    (void) for_abandoned(parent, &own, deadline_ms, remove_one);
 }
 
 /* ---- making and opening a cgroup ---- */
@@ -187,15 +194,17 @@ void cgroup_sweep(const struct cgroup *g) {
 static bool has_kill(int fd) { return faccessat(fd, "cgroup.kill", W_OK, 0) == 0; }
 
 /* Makes the folder g->path, opens it and locks it. Between the mkdir and the lock, a launcher of
- * another pid namespace may take the new cgroup for abandoned and remove it; so the function tries
- * again a few times. */
+ * another pid namespace may take the new cgroup for abandoned and remove it; in that case tries
+ * again, MAKES_MAX times at most. Returns whether the cgroup can be used. */
 static bool make(struct cgroup *g) {
     for (int i = 0; i < MAKES_MAX; i++) {
         if (mkdir(g->path, 0755) < 0) return false;
         cgroup_reopen(g);
         if (g->fd >= 0 && flock(g->fd, LOCK_EX | LOCK_NB) == 0 && has_kill(g->fd)) return true;
         cr_close_fd(&g->fd);
-        if (rmdir(g->path) == 0) return false; /* it was there, but cannot be used */
+        /* if rmdir() succeeds, no other launcher has removed the folder: there is another reason
+         * why the cgroup cannot be used, so there is no further try */
+        if (rmdir(g->path) == 0) return false;
     }
     return false;
 }
@@ -260,8 +269,8 @@ bool cgroup_has(const struct cgroup *g, pid_t pid) {
     return got > 0 && memmem(text, (size_t) got, name, strlen(name)) != NULL;
 }
 
-/* Reads cgroup.procs once, and moves each listed process for which `goes` returns true. Returns how
- * many processes it has moved. */
+/* Reads cgroup.procs once, and moves each listed process for which `goes` returns true to the
+ * cgroup whose cgroup.procs is open as above_fd. Returns how many processes it has moved. */
 static int release_once(const struct cgroup *g, int above_fd, bool (*goes)(void *arg, pid_t pid),
                         void *arg) {
     int fd = openat(g->fd, "cgroup.procs", O_RDONLY | O_CLOEXEC), moved = 0;
@@ -280,8 +289,8 @@ static int release_once(const struct cgroup *g, int above_fd, bool (*goes)(void 
     return moved;
 }
 
-/* Reads the list of processes until none is left to move, but at most RELEASES_MAX times: a process
- * may fork while the list is read, and its child is then missing in the list. */
+/* A process may fork while the list of processes is read, so that its child is missing in the list.
+ * So the list is read until no process is left to move, but at most RELEASES_MAX times. */
 void cgroup_release(const struct cgroup *g, bool (*goes)(void *arg, pid_t pid), void *arg) {
     if (g->fd < 0) return;
     CR_AUTO_FD int above_fd = openat(g->fd, "../cgroup.procs", O_WRONLY | O_CLOEXEC);

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 struct cgroup {
-    /* descriptor of the cgroup's folder; -1 if there is no cgroup that can be used */
+    /* descriptor of the cgroup's folder; -1 if there is no cgroup, or none that can be used */
     int fd;
     char path[PATH_MAX]; /* absolute path as this process sees it; "" if cgroup_open() made no
                           * cgroup */
@@ -24,9 +24,9 @@ void cgroup_open(struct cgroup *g, const char *token);
 /* The functions below, except cgroup_release(), make system calls only: they may be called after
  * fork. */
 
-/* Ends all processes in cgroups beside *g that dead launchers have left, and removes these cgroups.
- * Does not touch the cgroup of a launcher that may be alive, in whatever pid namespace. Waits for
- * the ends of the processes, 2 s at most; so call it in a process that may wait. */
+/* Ends all processes in the cgroups that dead launchers have left beside *g, and removes these
+ * cgroups. Does not touch the cgroup of a launcher that may be alive, in whatever pid namespace.
+ * Waits at most 2 s for the ends of the processes, so call this only in a process that may wait. */
 void cgroup_sweep(const struct cgroup *g);
 
 /* Sends SIGKILL to every process in the cgroup and below it. */
@@ -39,8 +39,8 @@ bool cgroup_populated(const struct cgroup *g);
 /* Returns whether the process is in the cgroup or below it. */
 bool cgroup_has(const struct cgroup *g, pid_t pid);
 
-/* Calls `goes` for each process in the cgroup, and moves the process to the parent cgroup if `goes`
- * returns true. */
+/* Calls `goes` for each process in the cgroup. If `goes` returns true, moves the process to the
+ * parent cgroup. */
 void cgroup_release(const struct cgroup *g, bool (*goes)(void *arg, pid_t pid), void *arg);
 
 /* Opens cgroup.events, a file that changes when the cgroup gets its first process or loses its last

@@ -7,11 +7,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Call known_children_begin() before a child is cloned: it locks the set. Call known_children_end()
- * after the clone: it adds the child's pid to the set and unlocks the set; pid is 0 if no child was
- * made. The other functions of this header wait while the set is locked, so no thread can take the
- * new child for an orphan before its pid is in the set. known_children_begin() returns 0; or
- * -ENOMEM with the set unlocked, and then known_children_end() must not be called. */
+/* Call known_children_begin() before a child is cloned: it locks the set. It returns 0; or -ENOMEM
+ * if memory is short, and leaves the set unlocked. If it has returned 0, call known_children_end()
+ * after the clone: it adds the child's pid to the set, unless pid is 0 because no child was made,
+ * and unlocks the set. The other functions of this header wait while the set is locked, so no
+ * thread can take the new child for an orphan before its pid is in the set. */
 int known_children_begin(void);
 void known_children_end(pid_t pid);
 
@@ -25,8 +25,8 @@ bool known_children_has(pid_t pid);
  * errno. */
 int known_children_add_present(void);
 
-/* Adds `change` to the number of open nurseries in this process and returns the new number; a
- * change of 0 only reads it. */
+/* Adds `change` to the number of open nurseries in this process and returns the new number. If
+ * `change` is 0, only reads the number. */
 unsigned known_children_nurseries(int change);
 
 #endif

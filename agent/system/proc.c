@@ -14,7 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* size in bytes of the buffer for /proc/PID/stat; the process name in that file has at most 64 */
+/* size in bytes of the buffer for the text of /proc/PID/stat, in which the process name takes 64
+ * bytes at most */
 #define STAT_BYTES 1024
 
 /* ---- folders ---- */
@@ -29,11 +30,11 @@ struct kernel_dirent {
 
 int proc_dir_open(struct proc_dir *d, int at_fd, const char *path) {
     d->at = d->got = 0;
-    d->fd = openat(at_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    d->fd = openat(at_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return d->fd < 0 ? -errno : 0;
 }
 
-const char *proc_dir_next(struct proc_dir *d) {
+static const char *next_name(struct proc_dir *d) {
     if (d->at >= d->got) {
         d->at = 0;
         d->got = syscall(SYS_getdents64, d->fd, d->room, sizeof d->room);
@@ -43,6 +44,14 @@ const char *proc_dir_next(struct proc_dir *d) {
     d->at += entry->length;
     d->is_folder = entry->type == DT_DIR;
     return entry->name;
+}
+
+const char *proc_dir_next(struct proc_dir *d) {
+    const char *name;
+    do {
+        name = next_name(d);
+    } while (name != NULL && (strcmp(name, ".") == 0 || strcmp(name, "..") == 0));
+    return name;
 }
 
 void proc_dir_close(struct proc_dir *d) { cr_close_fd(&d->fd); }
@@ -148,12 +157,12 @@ int proc_stat(pid_t pid, struct proc_stat *out) {
 
 /* ---- environment ---- */
 
-/* the most times that proc_environ_has() reads the environment; the process may call execve during
- * a read, and then the environment is read once more */
+/* the most times that proc_environ_has() reads an environment; it reads it once more if the process
+ * has called execve during a read */
 #define READS_MAX 4
 
-/* Sets *found to 1 if the environment of the process contains `text`, else to 0. Returns the number
- * of bytes read, or a negative errno. The read in which the text is found is the last one. */
+/* Sets *found to 1 if the environment of the process contains `text`, else to 0. Stops reading when
+ * the text is found. Returns the number of bytes read, or a negative errno. */
 static ssize_t search_environ(pid_t pid, const char *text, int *found) {
     char path[PROC_PATH_MAX], room[4096];
     proc_path(path, pid, "environ");
@@ -174,10 +183,11 @@ static ssize_t search_environ(pid_t pid, const char *text, int *found) {
     return got < 0 ? got : size;
 }
 
-/* Returns 0 for a living process only if the whole environment was read, that is, as many bytes as
- * /proc/PID/stat states. Otherwise the process is in the middle of execve, and the environment is
- * read once more. The scheduler may leave a process in the middle of execve for long, so after
- * READS_MAX reads the function returns -EAGAIN. */
+/* The environment was read completely if as many bytes were read as /proc/PID/stat states.
+ * Otherwise the process is in the middle of execve. So for a living process this function returns 0
+ * only after a complete read, and reads the environment once more after an incomplete read. The
+ * scheduler may leave a process in the middle of execve for long, so after READS_MAX incomplete
+ * reads the function returns -EAGAIN. */
 int proc_environ_has(pid_t pid, const char *text) {
     struct proc_stat now;
     ssize_t size = 0;
@@ -237,7 +247,7 @@ static int children_by_thread(pid_t pid, struct cr_buffer *list) {
         proc_path(path, pid, rest);
         rc = read_children(path, list);
         if (rc != -ENOENT) continue;
-        /* there is no such file: the thread is gone, or the kernel has no such files */
+        /* the file `children` is missing: the thread is gone, or the kernel has no such files */
         missing = true;
         rc = 0;
     }

@@ -1,5 +1,5 @@
-/* Reads /proc with system calls only and without the heap, so that the warden may call these
- * functions, and a child between fork and exec. Only proc_children() uses the heap. */
+/* Reads /proc with system calls only and without the heap, so that the warden, and a child between
+ * fork and exec, may call these functions. Only proc_children() uses the heap. */
 #ifndef AGENT_PROC_H
 #define AGENT_PROC_H
 
@@ -19,8 +19,10 @@ struct proc_dir {
     long at, got; /* offsets in `room`: the next entry to return, and the end of what was read */
     _Alignas(8) char room[2048];
 };
-int proc_dir_open(struct proc_dir *d, int at_fd, const char *path); /* 0 or a negative errno */
-/* returns the next name, which is valid until the next call; or NULL at the end, or on error */
+/* Opens a folder; a link to a folder is an error. Returns 0 or a negative errno. */
+int proc_dir_open(struct proc_dir *d, int at_fd, const char *path);
+/* Returns the next name other than "." and "..", which is valid until the next call; or NULL at the
+ * end, or on error. */
 const char *proc_dir_next(struct proc_dir *d);
 void proc_dir_close(struct proc_dir *d);
 
@@ -43,18 +45,19 @@ struct proc_stat {
     pid_t parent, group, session;
     char state; /* state of the main thread: 'R', 'S', 'D', 'Z' … (proc(5)) */
     bool alive; /* true if a thread of the process lives; false for a zombie without threads */
-    /* true if the main thread of the process is exiting, was killed by a signal or is writing the
+    /* true if the main thread of the process is exiting, was killed by a signal, or is writing a
      * core dump */
     bool exiting;
-    /* true if the process is alive, not exiting and not a kernel thread */
+    /* true if the process has memory of its own: it is alive, not exiting, and not a kernel
+     * thread */
     bool has_memory;
-    /* false if the process is in the middle of execve, or if this process lacks the permission to
-     * know where the environment lies */
+    /* true if environ_size is known; false if the process is in the middle of execve, or if this
+     * process lacks the permission to know where the environment lies */
     bool environ_known;
     /* size of the environment in bytes; valid if environ_known */
     uint64_t environ_size;
-    /* begin and end of the command line in the memory of the process; 0 if this process lacks the
-     * permission to know */
+    /* first address of the command line in the memory of the process, and the address after it; 0
+     * if this process lacks the permission to know */
     uint64_t args, args_end;
     /* start time in clock ticks since boot; pid and start together identify a process */
     uint64_t start;

@@ -7,12 +7,12 @@
  * the memory, by exec or by death, the kernel sets a word to 0 and wakes the parent
  * (CLONE_CHILD_CLEARTID, a futex). Sharing memory has these consequences:
  *
- *   - The child also shares the parent's table of descriptors, because copying it is slow, until
- *     close_range(CLOSE_RANGE_UNSHARE) gives the child a table of its own.
+ *   - The child at first also shares the parent's table of descriptors, because copying the table
+ *     would be slow. close_range(CLOSE_RANGE_UNSHARE) then gives the child a table of its own.
  *   - Every signal is blocked around the clone, because no signal handler of the parent may run in
  *     the child.
  *   - The child writes only to its own slot, and makes system calls without the C library, because
- *     errno is a variable of the thread whose memory it uses.
+ *     the C library would write to errno, a variable of the parent's thread.
  *   - clone3 with a new stack needs a few instructions of assembly, because the child cannot return
  *     from the function that called it.
  *
@@ -306,14 +306,16 @@ static int begin(struct spawn_slot *slot, bool *borrow) {
     if (*borrow && (hooks == NULL || !hooks->force_fork)) {
         int rc = begin_borrowing(slot);
         if (rc >= 0) return rc;
-        /* -ENOMEM (no memory) and -EAGAIN (limit of processes) are not caused by the cgroup */
+        /* -ENOMEM (no memory) and -EAGAIN (limit of processes) are not caused by the cgroup, so a
+         * start without the cgroup would fail, too */
         if (rc == -ENOMEM || rc == -EAGAIN) return rc;
         if (slot->request.cgroup_fd >= 0 && rc != -ENOSYS) {
             slot->report.rc = rc;
             return -ENOTSUP;
         }
         if (rc != -ENOSYS && rc != -EPERM && rc != -EINVAL) return rc;
-        *borrow = false; /* an old kernel or a sandbox refuses clone3: fork from now on */
+        /* an old kernel or a sandbox refuses clone3: children are forked from now on */
+        *borrow = false;
     }
     int rc = begin_forking(slot);
     if (rc == 0 && hooks != NULL && hooks->force_no_pidfd) cr_close_fd(&slot->child.pidfd);
@@ -339,8 +341,8 @@ static void await_exec(struct spawn_slot *slot) {
         (void) syscall(SYS_futex, &slot->uses_our_memory, FUTEX_WAIT, 1, NULL);
 }
 
-/* Reads a forked child's report into slot->report. If exec has succeeded, the pipe is empty, and
- * slot->report says that there was no error. */
+/* Reads a forked child's report into slot->report. If the pipe was closed without a report, exec
+ * has succeeded, and slot->report says that there was no error. */
 static void read_report(struct spawn_slot *slot) {
     struct spawn_report report;
     ssize_t got;
@@ -359,9 +361,9 @@ int spawn_finish(struct spawn_slot *slot, const char **what) {
         await_exec(slot);
     *what = step_name[slot->report.step];
     int rc = slot->report.rc;
-    /* Linux 6.18 kills a new process before its first instruction if cgroup.kill was used more
-     * often on its cgroup than on the parent's cgroup. For -ENOTSUP the caller repeats the start
-     * without the cgroup. */
+    /* If the child executed no instruction, the kernel has killed it: Linux 6.18 kills a new
+     * process if cgroup.kill was used more often on its cgroup than on the parent's cgroup. For
+     * -ENOTSUP the caller repeats the start without the cgroup. */
     if (slot->report.step == SPAWN_CLONE && slot->request.cgroup_fd >= 0) rc = -ENOTSUP;
     if (rc < 0)
         while (waitpid(slot->child.pid, NULL, 0) < 0 && errno == EINTR) continue;

@@ -53,11 +53,11 @@ struct spawn_slot {
      * dies, the kernel sets uses_our_memory to 0 and wakes the threads that wait for it by
      * futex(2). */
     uint32_t uses_our_memory;
-    /* this process's end of the pipe through which a forked child sends its report; -1 if there is
-     * none */
+    /* the parent's end of the pipe through which a forked child sends its report; -1 if there is no
+     * such pipe */
     int report_in;
-    /* the child's end of the pipe on which it reports why it could not start the program; -1 if
-     * there is no such pipe */
+    /* the child's end of the pipe through which a forked child reports why it could not start the
+     * program; -1 if there is no such pipe */
     int report_out;
 };
 
@@ -65,13 +65,15 @@ struct spawn_slot {
  * it executes its program. If it returns false, children are forked. */
 bool spawn_can_borrow(void);
 
-/* First half of a start: clones the child. Returns 0 and sets slot->child. On error it returns a
- * negative errno and there is no child; -ENOTSUP means that no child can be started in the cgroup
- * of the request, and slot->report.rc is the negative errno that says why. The strings of the
- * request must live until spawn_finish() has returned; its descriptors may be closed when
- * spawn_begin() has returned. *borrow is true if the child may run on the memory of this process
- * until it executes its program. The caller initialises *borrow with spawn_can_borrow() and passes
- * the same variable to all calls; spawn_begin() sets it to false if the kernel refuses clone3. */
+/* First half of a start: clones the child. Returns 0 and sets slot->child; or returns a negative
+ * errno, and there is no child. -ENOTSUP means that no child can be started in the cgroup of the
+ * request; slot->report.rc is the negative errno that says why.
+ *
+ * The strings of the request must live until spawn_finish() has returned; its descriptors may be
+ * closed when spawn_begin() has returned. *borrow is true if the child may run on the memory of
+ * this process until it executes its program. The caller initialises *borrow with
+ * spawn_can_borrow() and passes the same variable to all calls; spawn_begin() sets it to false if
+ * the kernel refuses clone3. */
 int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, bool *borrow);
 
 /* Second half of a start: waits until the child has executed the program or has failed. Returns 0

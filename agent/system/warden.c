@@ -1,5 +1,6 @@
 /* The warden is a small process that ends every process of a nursery if this process (the launcher)
- * dies. It waits at the reading end of a line; only this process has the writing end:
+ * dies. It waits at the reading end of a line, which is a pair of sockets; only this process has
+ * the writing end:
  *
  *     this process dies (kill -9, out of memory, a bug)
  *       -> the kernel closes the line's last writing end -> the warden's read() returns
@@ -9,12 +10,13 @@
  *
  * The warden also ends the processes of the nursery when this process lives but stands still
  * (SIGSTOP, a debugger, a frozen cgroup) until its fence: after that time other nodes may run
- * workers with the same ranks. The warden goes on waiting after that.
+ * workers with the same ranks. In that case the warden goes on waiting for the end of this process.
  *
  * The warden has a deputy, which is its child. The deputy ends everything as the warden does if
  * both this process and the warden are killed, for example by pkill -9 crun. So the deputy's name
- * and command line do not contain "crun". At its start the deputy also sweeps up what launchers
- * before this one have left: that may take time, and must not delay the start of workers.
+ * and command line do not contain "crun". The deputy also sweeps up what launchers before this one
+ * have left. It does so SWEEP_AFTER_MS after its start, because sweeping takes processor time that
+ * the start of workers needs; or at the end of the job, if that comes earlier.
  *
  * A process belongs to the nursery if it has the nursery's token in its environment, if it is in a
  * worker's Unix session, or if it descends from such a process.
@@ -55,9 +57,12 @@
                                  * exits */
 #define UNDECIDED_MS  10000     /* total ms for which the warden waits for processes to leave
                                  * execve */
-#define LIFELINE_FD   3 /* reading end: in the warden of the lifeline, in the deputy of its line */
+/* in the warden: the reading end of the lifeline; in the deputy: the reading end of the deputy's
+ * line */
+#define LIFELINE_FD   3
 #define DEPUTY_FD     4 /* in the warden: the writing end of the deputy's line */
 #define DEPUTY_NAME   "nursery-deputy"
+#define SWEEP_AFTER_MS 100 /* ms after its start at which the deputy sweeps up */
 
 struct process {
     pid_t pid, parent;
@@ -81,8 +86,8 @@ static int open_line(int line[2]) {
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line);
 }
 
-/* Wakes the reader of a line with one byte. `line` is the writing end; nothing is done if it is -1.
- * A full line is no error: its reader then has bytes to read already. */
+/* Wakes the reader of a line with one byte. `line` is the writing end; if it is -1, does nothing.
+ * It is no error if the line is full, because its reader already has bytes that wake it. */
 static void poke(int line) {
     if (line >= 0) (void) send(line, "!", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -121,8 +126,8 @@ static size_t read_processes(struct process *all, const char *token,
     return count;
 }
 
-/* Returns whether `pid` belongs to the nursery. The array is sorted by pid, because the kernel
- * lists /proc in ascending order; so a binary search finds the pid. */
+/* Returns whether the process `pid` belongs to the nursery. Uses a binary search: the array is
+ * sorted by pid, because the kernel lists /proc in ascending order. */
 static bool is_ours(const struct process *all, size_t count, pid_t pid) {
     size_t low = 0, high = count;
     while (low < high) {
@@ -135,7 +140,7 @@ static bool is_ours(const struct process *all, size_t count, pid_t pid) {
     return low < count && all[low].pid == pid && all[low].ours;
 }
 
-/* Sets `ours` for the descendants, of any depth, of processes for which it is set already. */
+/* Sets `ours` in all descendants, of any depth, of the processes in which it is set. */
 static void mark_descendants(struct process *all, size_t count) {
     for (bool found = true; found;) {
         found = false;
@@ -149,9 +154,9 @@ static void mark_descendants(struct process *all, size_t count) {
 
 /* ---- killing the processes of the nursery, in several scans of /proc ---- */
 
-/* Sleeps for `ms` milliseconds. Sleeping blocks nothing here, because the warden has no event loop.
- * And there is no event to wait for: the kernel reports neither the end of an execve nor, on
- * kernels without pidfds, the death of a process that is not a child. */
+/* Sleeps for `ms` milliseconds. The warden may sleep, because it has no event loop that would be
+ * blocked. It has to sleep, because there is no event to wait for: the kernel reports neither the
+ * end of an execve nor, on kernels without pidfds, the death of a process that is not a child. */
 static void pause_for(int ms) { (void) poll(NULL, 0, ms); }
 
 /* Kills a process if its pid still belongs to the process that the scan read, which has the same
@@ -170,10 +175,10 @@ static int kill_process(const struct process *p) {
     return fd;
 }
 
-/* Waits until the killed processes are dead, or until none has died for *round_ms ms. Then sets
- * *round_ms for the next call: to ROUND_MS if a process has died, otherwise to twice the time. For
- * a process in an uninterruptible sleep may live on for days, and to scan /proc five times a second
- * takes much of a processor's time. */
+/* Waits until the killed processes are dead, or until none has died for *round_ms ms. Sets
+ * *round_ms for the next call: to ROUND_MS if a process has died, otherwise to twice the value, but
+ * at most ROUND_MAX_MS. The time doubles because a process in an uninterruptible sleep may live on
+ * for days, and scanning /proc five times a second takes much of a processor's time. */
 static void await_deaths(struct pollfd *dying, nfds_t count, int *round_ms) {
     bool any = count == 0;
     for (nfds_t left = count; left > 0;) {
@@ -189,8 +194,9 @@ static void await_deaths(struct pollfd *dying, nfds_t count, int *round_ms) {
     for (nfds_t i = 0; i < count; i++) cr_close_fd(&dying[i].fd);
 }
 
-/* Scans /proc and kills the processes of the nursery. If `fence_ms` is no longer the fence when the
- * scan is over, kills nothing: the launcher goes on, and may have started new workers. */
+/* Scans /proc, kills the processes of the nursery and waits for their deaths. If the launcher has
+ * set another fence than `fence_ms` during the scan, kills nothing and returns zeros, because the
+ * launcher goes on and may have started new workers. */
 static struct found kill_round(struct process *all, const char *token,
                                const struct warden_roster *roster, int64_t fence_ms,
                                int *round_ms) {
@@ -210,16 +216,16 @@ static struct found kill_round(struct process *all, const char *token,
         else
             (void) close(fd);
     }
-    /* without pidfds nothing reports the deaths of the killed processes, so wait 1 ms before the
-     * next scan */
+    /* if the kernel has no pidfds, nothing reports the deaths of the killed processes, so wait 1 ms
+     * before the next scan */
     if (found.ours > 0 && waiting == 0) pause_for(1);
     await_deaths(dying, waiting, round_ms);
     return found;
 }
 
 /* Returns how many ms to pause before the next scan, so that undecided processes can leave execve.
- * Returns 0 if there are none, or if the earlier pauses, of paused_ms in all, have reached
- * UNDECIDED_MS. The longer the earlier pauses, the longer is the next one. */
+ * Returns 0 if there are no undecided processes, or if the earlier pauses, paused_ms in all, have
+ * reached UNDECIDED_MS. The next pause is the longer, the longer the earlier pauses were. */
 static int undecided_pause(const struct found *found, int paused_ms) {
     return found->undecided > 0 && paused_ms < UNDECIDED_MS ? 1 + paused_ms / 8 : 0;
 }
@@ -277,7 +283,8 @@ static void end_workers(const char *token, struct warden_roster *roster, int64_t
 /* Waits until the launcher dies. Until then, ends the workers at each fence that passes. */
 static void watch(const char *token, struct warden_roster *roster) {
     struct pollfd lifeline = {.fd = LIFELINE_FD, .events = POLLIN};
-    int64_t passed_ms = CR_FOREVER; /* the fence at which workers were ended */
+    int64_t passed_ms = CR_FOREVER; /* the last fence at which workers were ended; CR_FOREVER if
+                                     * none */
     char bytes[64];
     for (;;) {
         int64_t fence_ms = fence_of(roster);
@@ -321,8 +328,8 @@ static void keep_only(int first, int second) {
     proc_dir_close(&dir);
 }
 
-/* Overwrites the command line that ps and pkill -f see, which is a copy of the launcher's. Two
- * fields of /proc/self/stat say where it lies in memory. */
+/* Overwrites the command line that ps and pkill -f show for this process, which is a copy of the
+ * launcher's. Two fields of /proc/self/stat say where the command line lies in memory. */
 static void hide_command_line(void) {
     struct proc_stat stat;
     if (proc_stat(getpid(), &stat) < 0 || stat.args_end <= stat.args) return;
@@ -332,20 +339,30 @@ static void hide_command_line(void) {
     if (size > sizeof DEPUTY_NAME) memcpy(args, DEPUTY_NAME, sizeof DEPUTY_NAME);
 }
 
-static _Noreturn void deputy_main(int line, const char *token, struct cgroup cgroup,
-                                  const struct warden_roster *roster) {
+/* Waits until the deputy's line has a byte, or until all its writing ends are closed. Returns true
+ * if a byte has come, which means that the deputy is not needed any more; false if this process and
+ * the warden are dead. */
+static bool await_dismissal(void) {
     char byte;
     ssize_t got;
+    while ((got = read(LIFELINE_FD, &byte, 1)) < 0 && errno == EINTR) continue;
+    return got > 0;
+}
+
+static _Noreturn void deputy_main(int line, const char *token, struct cgroup cgroup,
+                                  const struct warden_roster *roster) {
+    struct pollfd over = {.fd = LIFELINE_FD, .events = POLLIN};
     (void) setsid();
     (void) prctl(PR_SET_NAME, DEPUTY_NAME);
     hide_command_line();
     keep_only(line, -1);
-    cgroup_sweep(&cgroup);
-    while ((got = read(LIFELINE_FD, &byte, 1)) < 0 && errno == EINTR) continue;
-    if (got <= 0) {
+    bool sweeps_last = poll(&over, 1, SWEEP_AFTER_MS) > 0;
+    if (!sweeps_last) cgroup_sweep(&cgroup);
+    if (!await_dismissal()) {
         cgroup_reopen(&cgroup);
         end_everything(token, &cgroup, roster);
     }
+    if (sweeps_last) cgroup_sweep(&cgroup);
     _exit(0);
 }
 
@@ -365,8 +382,8 @@ static _Noreturn void warden_main(int lifeline, const int deputy_line[2], const 
     (void) setsid();
     (void) prctl(PR_SET_NAME, "crun-warden");
     (void) chdir("/");
-    /* the folder stays locked while a copy of its descriptor is open, and the launcher's lock must
-     * end when the launcher dies */
+    /* the launcher has locked this folder, and the lock must end when the launcher dies. But the
+     * folder stays locked while a copy of its descriptor is open */
     cr_close_fd(&cgroup.fd);
     start_deputy(deputy_line, token, &cgroup, roster);
     keep_only(lifeline, deputy_line[1]);
@@ -425,6 +442,24 @@ void warden_wait(struct warden *w) {
 void warden_dismiss_deputy(int *deputy_line) {
     poke(*deputy_line);
     cr_close_fd(deputy_line);
+}
+
+/* The message carries copies of the descriptors (SCM_RIGHTS). The deputy reads the message with
+ * read(), which cannot receive descriptors. So the kernel closes the copies, in the deputy. */
+void warden_pass_on(const struct warden *w, const int *fds, size_t count) {
+    char byte = '!';
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(WARDEN_PASSED_MAX * sizeof(int))];
+    } control;
+    struct iovec data = {.iov_base = &byte, .iov_len = 1};
+    if (w->deputy_line < 0 || count > WARDEN_PASSED_MAX) return;
+    struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control,
+                       .msg_controllen = CMSG_SPACE(count * sizeof(int))};
+    control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+                                      .cmsg_len = CMSG_LEN(count * sizeof(int))};
+    memcpy(CMSG_DATA(&control.header), fds, count * sizeof(int));
+    (void) sendmsg(w->deputy_line, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* w->pid cannot belong to another process: the warden is a child of this process, and the kernel

@@ -20,7 +20,7 @@ struct warden_roster {
     int64_t fence_ms;
     /* set to true by the warden when it ends workers at the fence, to false by the launcher */
     bool fenced;
-    pid_t deputy; /* the warden's deputy; 0 if there is none; the warden sets it */
+    pid_t deputy; /* pid of the warden's deputy, set by the warden; 0 if there is none */
     /* [i]: the pid of a living worker, which is also the number of its Unix session; or 0 if the
      * entry is free */
     pid_t session[WARDEN_SESSION_MAX];
@@ -29,24 +29,33 @@ struct warden_roster {
 struct warden {
     pid_t pid; /* 0 = there is no warden */
     int pidfd; /* becomes readable when the warden has died; -1 on a kernel without pidfds */
-    /* the writing end of a line. When its last copy is closed, by this process or because this
-     * process dies, the warden ends all processes of the nursery */
+    /* the writing end of a pair of sockets; the warden waits at the reading end. When the last copy
+     * of the writing end is closed, by this process or because this process dies, the warden ends
+     * all processes of the nursery */
     int lifeline;
-    /* A copy of the writing end of the deputy's line; the warden has the other copy. When both are
-     * closed because this process and the warden are dead, the deputy does what the warden would
-     * have done. A byte in this line makes the deputy exit. */
+    /* a copy of the writing end of another pair of sockets; the deputy waits at the reading end,
+     * and the warden has the other copy. When both copies are closed, because this process and the
+     * warden are dead, the deputy does what the warden would have done. A byte that is written here
+     * makes the deputy exit */
     int deputy_line;
 };
 
-/* Sets roster->fence_ms. The warden sleeps until the fence that it has read last, and then reads
- * the fence again. So this function wakes the warden only if the new fence is earlier, or if the
- * old one has passed. */
+/* Sets roster->fence_ms. The warden sleeps until the fence that it knows, and reads the fence once
+ * more when it wakes up. So this function has to wake the warden only if the new fence is earlier
+ * than the old one, or if the old one has passed. */
 void warden_set_fence(struct warden *w, struct warden_roster *roster, int64_t fence_ms);
 
 /* Forks a warden for the nursery that has this token, cgroup and roster, and stores the warden in
  * *w. Returns 0 or a negative errno. */
 int warden_start(struct warden *w, const char *token, const struct cgroup *cgroup,
                  struct warden_roster *roster);
+
+#define WARDEN_PASSED_MAX 253 /* the most descriptors that one message can carry */
+
+/* Gives the deputy copies of descriptors, at most WARDEN_PASSED_MAX, and makes it close them and
+ * exit. If there is no deputy, does nothing. Call this when the nursery has no processes left, and
+ * then call warden_kill(). */
+void warden_pass_on(const struct warden *w, const int *fds, size_t count);
 
 /* Kills the warden and makes its deputy exit. Call this when the nursery has no processes left, and
  * then call warden_wait(). */

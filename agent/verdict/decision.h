@@ -31,7 +31,7 @@ struct verdict_worker {
      * 0 */
     int64_t hung_ms;
     uint64_t hung_step;          /* the last step that the worker made; valid if hung_ms > 0 */
-    /* place of the worker's death in the kernel's order of deaths, from 1 */
+    /* position of the worker's death in the kernel's order of deaths, counted from 1 */
     uint64_t order;
     int64_t started_ns, died_ns; /* wall clock, in ns since 1970 */
     struct error_record error;
@@ -54,16 +54,18 @@ struct verdict {
     const struct verdict_worker *workers; /* [count], ordered by local rank */
     size_t count;
     uint32_t restarts, max_restarts;
-    /* number of out-of-memory kills that crun's memory cgroup counted during the attempt */
+    /* number of out-of-memory kills that the kernel counted in crun's memory cgroup in the
+     * attempt */
     uint64_t oom_kills;
-    const char *behind; /* one line that names the rank for which others waited; "" if none did */
+    const char *behind; /* one line that names the rank for which others waited; "" if no rank
+                         * waited */
 };
 
 /* Returns the index of the worker that failed first. `count` must be greater than 0. */
 size_t verdict_first(const struct verdict_worker *workers, size_t count);
 
-/* Returns whether the worker is a victim: crun sent it a signal before its end, so that its end is
- * not counted as a failure of its own. */
+/* Returns whether the worker is a victim: crun sent it a signal before its end, so its end does not
+ * count as a failure of its own. */
 bool verdict_is_victim(const struct verdict_worker *w);
 
 /* The functions below append text and return 0 or -ENOMEM. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 int64_t failure_time_ns(const struct rendezvous_failure *f) {
-    /* the numbers may come from another node and be anything; an unsigned subtraction cannot
+    /* these numbers may come from another node and have any value; an unsigned subtraction cannot
      * overflow */
     if (f->offset_error_ns < 0) return f->died_ns;
     return (int64_t) ((uint64_t) f->died_ns - (uint64_t) f->offset_ns);

@@ -33,6 +33,10 @@ const char *failure_advice(const char *kind, int64_t exit_code) {
         return "look at the place of the rank that differs from the others (inspection); if it "
                "was slow but well, raise --hang-timeout or --step-timeout";
     }
+    if (strcmp(kind, "value") == 0) {
+        return "look for the step at which the value became bad, and go on from a checkpoint that "
+               "is older, with another seed or a smaller learning rate; the rule is --value-rule";
+    }
     if (strcmp(kind, "timer") == 0) return "look at the code in which the timer was set";
     if (strcmp(kind, "signal") == 0 && exit_code == -SIGKILL) {
         return "find out who sent SIGKILL: the kernel for lack of memory (dmesg), a batch system's "
@@ -53,7 +57,7 @@ const char *failure_advice(const char *kind, int64_t exit_code) {
 
 /* ---- values ---- */
 
-/* Returns a new JSON string, which is empty if `s` is NULL, or NULL if memory is short. */
+/* Returns a new JSON string; it is empty if `s` is NULL. Returns NULL if memory is short. */
 static json_t *text(const char *s) { return status_json_text(s != NULL ? s : ""); }
 
 static json_t *seconds(int64_t ns) { return json_real((double) ns / (double) CR_NS_PER_S); }
@@ -62,7 +66,7 @@ static json_t *text_or_null(const char *s) {
     return s != NULL && s[0] != '\0' ? text(s) : json_null();
 }
 
-/* Returns the lines of a text as an array. */
+/* Returns a JSON array with the lines of a text. */
 static json_t *lines_of(const char *s) {
     json_t *lines = json_array();
     while (lines != NULL && s != NULL && *s != '\0') {
@@ -147,19 +151,19 @@ static int write_file(const char *path, const char *data, size_t len) {
     return rc;
 }
 
-int verdict_json_write(const struct verdict_json *v, const char *path) {
+int verdict_json_text(const struct verdict_json *v, struct cr_buffer *out) {
     json_auto_t *object = verdict_object(v);
     char *data = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    int rc = data == NULL ? -ENOMEM : cr_buffer_append(out, data, strlen(data));
+    free(data);
+    return rc == 0 ? cr_buffer_append(out, "\n", 1) : rc;
+}
+
+int verdict_json_save(const struct cr_buffer *text, const char *path) {
     char *temporary = cr_asprintf("%s.new", path);
-    int rc = data == NULL || temporary == NULL ? -ENOMEM : 0;
-    if (rc == 0) {
-        size_t len = strlen(data);
-        data[len] = '\n'; /* the newline replaces the NUL, which is not written */
-        rc = write_file(temporary, data, len + 1);
-    }
+    int rc = temporary == NULL ? -ENOMEM : write_file(temporary, text->data, text->len);
     if (rc == 0 && rename(temporary, path) < 0) rc = -errno;
     if (rc < 0 && temporary != NULL) (void) unlink(temporary);
     free(temporary);
-    free(data);
     return rc;
 }

@@ -11,11 +11,11 @@
  * than 10 ms older. */
 #define FILE_CLOCK_LAG_NS (10 * CR_NS_PER_MS)
 
-/* Time by which a crash is taken to be earlier than it was seen. So if a worker exits and another
- * worker crashes up to 20 ms later, the crash counts as the first failure. Reason: a dying process
- * closes its sockets some time before its death can be seen. On a busy machine, another worker may
- * notice the closed socket and exit before that death is seen. In contrast, a closed socket never
- * makes a worker crash. */
+/* A crash counts as this much earlier than it was seen. So if a worker exits and another worker
+ * crashes up to 20 ms later, the crash counts as the first failure. Reason: a dying process closes
+ * its sockets some time before its death can be seen. On a busy machine, another worker may notice
+ * the closed socket and exit before that death is seen. In contrast, a closed socket never makes a
+ * worker crash. */
 #define CRASH_LEAD_NS (20 * CR_NS_PER_MS)
 
 /* Returns the time at which the worker wrote its error record. The record states whole seconds. If
@@ -33,8 +33,9 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
     return value < low ? low : value;
 }
 
-/* Returns the worker's time of death, but at least the latest time of an earlier death. Reason: the
- * order of deaths is certain, but the wall clock may have been set back between two deaths. */
+/* Returns the worker's time of death. The kernel's order of deaths is certain, but the times are
+ * not: the wall clock may have been set back between two deaths. So if a worker that died before
+ * this one has a later time of death, this function returns that later time. */
 static int64_t death_ns(const struct verdict_worker *workers, size_t count,
                         const struct verdict_worker *w) {
     int64_t latest = w->died_ns;
@@ -44,9 +45,9 @@ static int64_t death_ns(const struct verdict_worker *workers, size_t count,
     return latest;
 }
 
-/* Returns whether the worker died of a fault of its own (SIGSEGV and the like), or of a SIGKILL
- * that crun did not send, for example from the kernel's out-of-memory killer. SIGABRT does not
- * count, because libraries abort when the workers with which they communicate are gone. */
+/* Returns whether the worker died of a fault in its own code (SIGSEGV and similar signals), or of a
+ * SIGKILL that crun did not send, for example from the kernel's out-of-memory killer. SIGABRT does
+ * not count, because libraries abort when the workers with which they communicate are gone. */
 static bool has_crashed(const struct verdict_worker *w) {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGKILL};
     if (w->signal_sent != 0) return false;
@@ -59,7 +60,8 @@ static bool has_crashed(const struct verdict_worker *w) {
 /* The moment at which a worker failed. Two moments are compared by `ns`; if these are equal, by
  * `stated_s`; if these are equal, by `order`. */
 struct moment {
-    int64_t ns;       /* wall clock in ns since 1970, limited to the time of the attempt */
+    int64_t ns;       /* wall clock in ns since 1970; never before the attempt's first worker was
+                       * started, and never after this worker's death */
     int64_t stated_s; /* time that the error record states, in s since 1970; it may be outside of
                        * the attempt */
     uint64_t order;   /* number of the worker's death in the kernel's order of deaths */
@@ -96,9 +98,9 @@ static int64_t first_death_ns(const struct verdict_worker *workers, size_t count
     return first;
 }
 
-/* Returns whether the worker can have failed first. A worker that crun stopped can have failed
- * first only if it wrote its error record before any other worker died. In that case it failed,
- * wrote the record and hung, and the others may have failed because of that. */
+/* Returns whether the worker can have failed first. If crun stopped the worker, it can have failed
+ * first only if it wrote its error record before any other worker died. In that case the worker
+ * failed, wrote the record and hung, and the others may have failed because of it. */
 static bool is_candidate(const struct verdict_worker *w, int64_t first_death) {
     if (w->signal_sent == 0 || first_death == INT64_MAX) return true;
     return w->error.present && w->error.mtime_ns + FILE_CLOCK_LAG_NS < first_death;

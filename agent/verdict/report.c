@@ -110,16 +110,16 @@ static bool is_stopped(const struct stopped *s, size_t i) {
     return i < s->v->count && i != s->first && s->v->workers[i].signal_sent == s->signum;
 }
 
-/* Returns the index of the last worker in the run of consecutive ranks that begins with worker
- * i. */
+/* Worker i begins a sequence of selected workers with consecutive ranks, such as 2, 3, 4. Returns
+ * the index of the last worker of this sequence. */
 static size_t end_of_run(const struct stopped *s, size_t i) {
     const struct verdict_worker *w = s->v->workers;
     while (is_stopped(s, i + 1) && w[i + 1].rank == w[i].rank + 1) i++;
     return i;
 }
 
-/* If any worker is selected, appends `head` and the ranks, such as "0, 2-7 (SIGTERM)", and sets
- * *any. */
+/* If any worker is selected, appends `head`, the ranks and the signal, such as "0, 2-7 (SIGTERM)",
+ * and sets *any to true. */
 static int append_stopped(struct cr_buffer *out, const struct stopped *s, const char *head,
                           bool *any) {
     size_t shown = 0;

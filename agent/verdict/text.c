@@ -39,9 +39,9 @@ int verdict_cause(struct cr_buffer *out, const struct verdict_worker *w) {
     return w->core_dumped ? cr_buffer_printf(out, ", core dumped") : 0;
 }
 
-/* Appends who sent the signal that killed the worker, as far as that is known. A SIGKILL from
- * outside does not prove that memory was short. If the cgroup has counted an out-of-memory kill,
- * too, the text therefore only says "consistent with out of memory". */
+/* Appends who sent the signal that killed the worker, as far as that is known. A SIGKILL that crun
+ * did not send does not prove that memory was short, even if the cgroup has counted an
+ * out-of-memory kill. In that case the text only says "consistent with out of memory". */
 static int append_sender(struct cr_buffer *out, const struct verdict *v,
                          const struct verdict_worker *w) {
     if (w->hung_ms > 0 && w->exit_code < 0) {

@@ -1,10 +1,10 @@
-/* Declarations that several verdict_*.c files use. */
+/* Declarations that several files of agent/verdict/ share. */
 #ifndef AGENT_VERDICT_INTERNAL_H
 #define AGENT_VERDICT_INTERNAL_H
 
 #include "agent/verdict/decision.h"
 
-/* If `call` fails, returns its error from the function in which TRY() stands. */
+/* Makes the function in which TRY() stands return the error of `call`, if `call` fails. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         int rc_ = (call);                                                                          \

@@ -27,8 +27,8 @@ void quiet_begin(struct quiet *q, int64_t now_ms) {
 }
 
 /* Returns whether the worker has used more than 1/QUIET_SHARE of a processor since the last sample.
- * If its processor time is smaller than before, a descendant has ended, whose time is no longer
- * included; this counts as use. */
+ * A smaller processor time than before counts as use: the time includes living descendants only, so
+ * a descendant has ended. */
 static bool has_worked(int64_t before_ms, int64_t now_ms, int64_t interval_ms) {
     return now_ms < before_ms || (now_ms - before_ms) * QUIET_SHARE > interval_ms;
 }
@@ -46,10 +46,11 @@ bool quiet_sample(struct quiet *q, int64_t now_ms, const int64_t *cpu_ms, uint64
 }
 
 int64_t quiet_next_ms(const struct quiet *q) {
+    int64_t last = q->sampled_ms < 0 ? q->since_ms : q->sampled_ms;
+    if (q->interval_ms > 0) return last + q->interval_ms;
     int64_t interval = q->limit_ms / SAMPLES_PER_LIMIT;
     if (interval < INTERVAL_MIN_MS) interval = INTERVAL_MIN_MS;
     if (interval > INTERVAL_MAX_MS) interval = INTERVAL_MAX_MS;
-    int64_t last = q->sampled_ms < 0 ? q->since_ms : q->sampled_ms;
     int64_t end = q->since_ms + q->limit_ms;
     return end > last && end < last + interval ? end : last + interval;
 }

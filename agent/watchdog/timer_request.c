@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* largest time of expiration in s since 1970. A later time counts as never, because in ms it might
- * not fit into an int64_t */
+/* Largest time of expiration, in s since 1970. A timer with a later time never expires, because in
+ * ms such a time might not fit into an int64_t. */
 #define SECONDS_MAX 9e12
 
 static bool parse_pid(const json_t *value, pid_t *out) {

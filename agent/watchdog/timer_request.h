@@ -4,7 +4,8 @@
  *   pid              the process that the timer is for
  *   scope_id         a string; pid and scope_id together identify the timer
  *   expiration_time  seconds since 1970; a negative number cancels the timer
- *   signal           sent when the timer expires; 0 or less: the expiration is only logged
+ *   signal           number of the signal that is sent when the timer expires; if it is 0 or less,
+ *                    the expiration is only logged
  *
  * Source: torch/distributed/elastic/timer/file_based_local_timer.py. */
 #ifndef AGENT_TIMER_REQUEST_H

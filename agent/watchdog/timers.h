@@ -7,7 +7,7 @@
 
 #include <sys/queue.h>
 
-#define TIMERS_MAX 65536 /* most timers that can be set at the same time */
+#define TIMERS_MAX 65536 /* limit of the timers that are set at the same time */
 
 struct timer {
     pid_t pid;

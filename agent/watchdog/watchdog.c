@@ -55,8 +55,8 @@ void watchdog_forget(struct watchdog *w, pid_t pid) {
     if (timers_forget(&w->timers, pid)) arm(w);
 }
 
-/* Sends the signal, unless the process does not belong to this job. Opens a pidfd first and checks
- * the process then, so that the signal cannot reach a later process with the same pid. */
+/* Sends the signal if the process belongs to this job. Opens a pidfd first and checks the process
+ * after that, so that the signal cannot reach a later process with the same pid. */
 static void send_signal(struct watchdog *w, pid_t pid, int signum) {
     /* the process gets only one signal, so its other timers are removed */
     (void) timers_forget(&w->timers, pid);
@@ -140,8 +140,8 @@ static void on_readable(uv_poll_t *poll, int status, int events) {
 
 /* ---- opening and closing ---- */
 
-/* Creates the pipe and opens it for reading and writing. If the launcher had no writing end, the
- * pipe would report its end each time that the last worker closes it. */
+/* Creates the pipe and opens it for reading and writing. The launcher keeps a writing end open,
+ * because otherwise the pipe would report its end whenever the last worker closes the pipe. */
 static int open_pipe(const char *path, int *fd, struct cr_error *err) {
     if (unlink(path) < 0 && errno != ENOENT) {
         return cr_fail_errno(err, "cannot remove the file at the timer pipe's path '%s'", path);
@@ -151,9 +151,9 @@ static int open_pipe(const char *path, int *fd, struct cr_error *err) {
     }
     *fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     if (*fd < 0) return cr_fail_errno(err, "cannot open the timer pipe '%s'", path);
-    /* If others may write to the folder, one of them may have replaced the pipe by another file
-     * since mkfifo(). So check that the open file is a pipe of this user's that no one else may
-     * open. */
+    /* If other users may write to the folder, one of them may have replaced the pipe by another
+     * file since mkfifo(). So check that the open file is a pipe of this user that no other user
+     * may open. */
     struct stat st;
     bool is_own = fstat(*fd, &st) == 0 && S_ISFIFO(st.st_mode) && st.st_uid == geteuid() &&
                   (st.st_mode & 077) == 0;

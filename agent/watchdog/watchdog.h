@@ -13,6 +13,7 @@
 #ifndef AGENT_WATCHDOG_H
 #define AGENT_WATCHDOG_H
 
+#include "agent/watchdog/log_rules.h"
 #include "agent/watchdog/quiet.h"
 #include "base/error.h"
 
@@ -23,10 +24,11 @@
 struct watchdog;
 
 struct watchdog_events {
-    /* Returns whether the process belongs to this job. If it does not, it gets no signal: whoever
-     * can write to the pipe could otherwise end any process that crun may send a signal. */
+    /* Returns whether the process belongs to this job. If it does not, the watchdog sends it no
+     * signal. Otherwise whoever can write to the pipe could make crun end any process to which crun
+     * is allowed to send a signal. */
     bool (*is_ours)(void *arg, pid_t pid);
-    /* Runs just before a signal is sent to a process whose timer has expired. */
+    /* Runs just before a signal is sent to the process, one of whose timers has expired. */
     void (*on_expired)(void *arg, pid_t pid);
 };
 
@@ -39,7 +41,7 @@ int watchdog_open(uv_loop_t *loop, const char *path, const struct watchdog_event
  * the pid to another process. */
 void watchdog_forget(struct watchdog *w, pid_t pid);
 
-/* Removes the pipe and frees the watchdog. Afterwards on_close runs on the loop; on_close may be
+/* Removes the pipe and frees the watchdog. After that, on_close runs on the loop, unless it is
  * NULL. */
 void watchdog_close(struct watchdog *w, void (*on_close)(void *arg));
 

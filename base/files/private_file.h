@@ -1,7 +1,7 @@
-/* Opens files that only this user may read and write, in folders to which others may write, too. In
- * such a folder, somebody else can put a symbolic link at the path; a plain open(2) would follow
- * it, and this process, which may have more rights, would overwrite the link's target. These
- * functions prevent that. All of them may be called in a signal handler. */
+/* Opens files that only this user may read and write, in folders to which other users may write,
+ * too. In such a folder, another user can put a symbolic link at the path. A plain open(2) would
+ * follow the link, and this process, which may have more rights than that user, would overwrite the
+ * link's target. These functions prevent that. All of them may be called in a signal handler. */
 #ifndef CR_PRIVATE_FILE_H
 #define CR_PRIVATE_FILE_H
 

@@ -1,4 +1,4 @@
-/* Reads a small file, such as those of /proc and /sys, at once. */
+/* Reads a small file, such as one of /proc or /sys, with one call. */
 #ifndef CR_READ_FILE_H
 #define CR_READ_FILE_H
 

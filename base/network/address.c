@@ -37,6 +37,25 @@ void cr_address_format(const struct sockaddr *addr, char out[CR_ADDRESS_MAX]) {
     }
 }
 
+uint16_t cr_address_port(const struct sockaddr *addr) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *) (const void *) addr;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *) (const void *) addr;
+    if (addr->sa_family == AF_INET) return ntohs(in->sin_port);
+    return addr->sa_family == AF_INET6 ? ntohs(in6->sin6_port) : 0;
+}
+
+bool cr_address_ip(const struct sockaddr *addr, struct cr_ip *out) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *) (const void *) addr;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *) (const void *) addr;
+    if (addr->sa_family == AF_INET) {
+        *out = (struct cr_ip){.bytes = {[10] = 0xff, [11] = 0xff}};
+        memcpy(out->bytes + 12, &in->sin_addr, 4);
+    } else if (addr->sa_family == AF_INET6) {
+        memcpy(out->bytes, &in6->sin6_addr, sizeof(out->bytes));
+    }
+    return addr->sa_family == AF_INET || addr->sa_family == AF_INET6;
+}
+
 /* Returns the first IPv4 address of the list; if the list has none, its first address. */
 static const struct addrinfo *prefer_v4(const struct addrinfo *list) {
     for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) {

@@ -1,12 +1,14 @@
-/* Formats a socket address as numeric text ("1.2.3.4:80"), and resolves a host name to a socket
- * address. To parse the HOST:PORT that users type, use base/network/endpoint.h, which this header
- * includes. */
+/* Formats a socket address as numeric text ("1.2.3.4:80"), takes out its parts, and resolves a
+ * host name to a socket address. To parse the HOST:PORT that users type, use
+ * base/network/endpoint.h, which this header includes. */
 #ifndef CR_ADDRESS_H
 #define CR_ADDRESS_H
 
 #include "base/error.h"
 #include "base/network/endpoint.h"
+#include "base/network/network.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -24,5 +26,12 @@ void cr_address_format(const struct sockaddr *addr, char out[CR_ADDRESS_MAX]);
  * the resolver's reason. */
 int cr_address_resolve(const char *host, uint16_t port, struct sockaddr_storage *out,
                        socklen_t *len, struct cr_error *err);
+
+/* Returns the port of an IPv4 or IPv6 address; 0 for any other kind of address. */
+uint16_t cr_address_port(const struct sockaddr *addr);
+
+/* Stores the IPv4 or IPv6 address without its port in *out. Returns false, and leaves *out
+ * unchanged, for any other kind of address. */
+bool cr_address_ip(const struct sockaddr *addr, struct cr_ip *out);
 
 #endif

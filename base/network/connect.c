@@ -18,10 +18,9 @@ int cr_wait_ready(int fd, short events, int64_t deadline_ms) {
     }
 }
 
-/* Returns 1 if a socket is connected to itself, else 0. If no server listens at a local port of the
- * ephemeral range, a socket that connects to this port may get the same port as its own from the
- * kernel; then the socket is connected to itself. cr_connect() reports such a connection as
- * refused. */
+/* Returns 1 if a socket is connected to itself, else 0. This happens if a socket connects to a
+ * local port of the ephemeral range at which no server listens: the kernel may give the socket this
+ * port as its own. cr_connect() reports such a connection as refused. */
 static int is_connected_to_itself(int fd) {
     struct sockaddr_storage own = {0}, peer = {0};
     socklen_t own_len = sizeof(own), peer_len = sizeof(peer);

@@ -15,7 +15,9 @@ static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 /* ---- addresses ---- */
 
-static bool is_v4(const struct cr_ip *ip) { return memcmp(ip->bytes, mapped, sizeof(mapped)) == 0; }
+bool cr_ip_is_v4(const struct cr_ip *ip) {
+    return memcmp(ip->bytes, mapped, sizeof(mapped)) == 0;
+}
 
 int cr_ip_parse(const char *text, struct cr_ip *out) {
     struct cr_ip ip;
@@ -27,14 +29,14 @@ int cr_ip_parse(const char *text, struct cr_ip *out) {
 }
 
 void cr_ip_format(const struct cr_ip *ip, char out[CR_NETWORK_TEXT_MAX]) {
-    int family = is_v4(ip) ? AF_INET : AF_INET6;
-    const uint8_t *from = ip->bytes + (is_v4(ip) ? sizeof(mapped) : 0);
+    int family = cr_ip_is_v4(ip) ? AF_INET : AF_INET6;
+    const uint8_t *from = ip->bytes + (cr_ip_is_v4(ip) ? sizeof(mapped) : 0);
     if (inet_ntop(family, from, out, CR_NETWORK_TEXT_MAX) == NULL) out[0] = '\0';
 }
 
 bool cr_ip_is_loopback(const struct cr_ip *ip) {
     static const uint8_t one[CR_ADDRESS_BYTES] = {[15] = 1};
-    if (is_v4(ip)) return ip->bytes[sizeof(mapped)] == 127;
+    if (cr_ip_is_v4(ip)) return ip->bytes[sizeof(mapped)] == 127;
     return memcmp(ip->bytes, one, sizeof(one)) == 0;
 }
 
@@ -84,7 +86,7 @@ int cr_network_parse(const char *text, struct cr_network *out, struct cr_error *
 
 int cr_network_list_add(struct cr_network_list *l, const struct cr_network *n) {
     if (l->count == l->cap) {
-        size_t cap = l->cap == 0 ? 16 : 2 * l->cap;
+        size_t cap = l->cap == 0 ? 1 : 2 * l->cap; /* most nodes have one address */
         struct cr_network *items = reallocarray(l->items, cap, sizeof(*items));
         if (items == NULL) return -ENOMEM;
         l->items = items;
@@ -126,6 +128,15 @@ static int compare(const void *a, const void *b) {
     return order != 0 ? order : (int) x->bits - (int) y->bits;
 }
 
+/* Frees the memory that the items do not need. If that fails, the memory stays. */
+static void shrink(struct cr_network_list *l) {
+    if (l->count == 0 || l->count == l->cap) return;
+    struct cr_network *items = reallocarray(l->items, l->count, sizeof(*items));
+    if (items == NULL) return;
+    l->items = items;
+    l->cap = l->count;
+}
+
 void cr_network_list_sort(struct cr_network_list *l) {
     size_t kept = 0;
     if (l->count > 0) qsort(l->items, l->count, sizeof(*l->items), compare);
@@ -134,6 +145,7 @@ void cr_network_list_sort(struct cr_network_list *l) {
         l->items[kept++] = l->items[i];
     }
     l->count = kept;
+    shrink(l);
     for (l->wide = 0; l->wide < kept && l->items[l->wide].bits < 128;) l->wide++;
 }
 

@@ -1,5 +1,5 @@
 /* Finds the folder of a cgroup: base/process/cgroup_place.h. The parsing is pure; only
- * cr_cgroup_of_self() reads files. */
+ * cr_cgroup_of_self(), cr_cgroup_read_mounts() and cr_cgroup_mounts() read files. */
 #include "base/process/cgroup_place.h"
 
 #include "base/buffer.h"
@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,8 +20,8 @@ struct piece {
     size_t len;
 };
 
-/* Removes the text up to the first character `end` from *rest, and returns it without `end`. Takes
- * all of *rest if it has no such character. */
+/* Removes from *rest the text up to the first character `end`, and returns this text without `end`.
+ * If *rest has no such character, removes and returns all of it. */
 static struct piece take(struct piece *rest, char end) {
     const char *stop = memchr(rest->at, end, rest->len);
     struct piece taken = {rest->at, stop != NULL ? (size_t) (stop - rest->at) : rest->len};
@@ -41,8 +42,9 @@ static bool lists(struct piece list, const char *text) {
     return false;
 }
 
-/* Stores the path of the cgroup: "/a" of the line "0::/a" for version 2, and "/b" of the line
- * "4:memory:/b" for the controller "memory". Returns false if there is no such line. */
+/* Finds the line of a hierarchy in the text of /proc/self/cgroup, and stores the path in this line
+ * in *out. Version 2: "/a" of the line "0::/a". Controller "memory": "/b" of the line
+ * "4:memory:/b". Returns false if there is no such line. */
 static bool find_path(const char *cgroups, const char *controller, struct piece *out) {
     struct piece rest = {cgroups, strlen(cgroups)};
     while (rest.len > 0) {
@@ -127,8 +129,8 @@ int cr_cgroup_find(const char *cgroups, const char *mounts, const char *controll
         struct mount m;
         if (!parse_mount(take(&rest, '\n'), controller, &m)) continue;
         const char *inside = unescape(m.root, root) > 0 ? below(path, root) : NULL;
-        /* an exact place replaces an earlier one, because a later mount may cover an earlier mount;
-         * a guess replaces no exact place */
+        /* An exact place replaces an earlier place, because a later mount may cover an earlier
+         * mount. A guess replaces no exact place. */
         bool is_better = inside != NULL || (is_guess != NULL && (rc < 0 || has_guess));
         if (!is_better) continue;
         has_guess = inside == NULL;
@@ -154,12 +156,45 @@ static int read_all(const char *path, struct cr_buffer *out) {
     }
 }
 
+/* Keeps only those lines of a text of mountinfo that describe mounts of cgroups: the lines with
+ * " - cgroup". What follows " - " is always the type of the mount, because a blank in a path is
+ * written as \040. */
+static void keep_cgroups(struct cr_buffer *text) {
+    struct piece rest = {text->data, text->len - 1};
+    size_t len = 0;
+    while (rest.len > 0) {
+        struct piece line = take(&rest, '\n');
+        if (memmem(line.at, line.len, " - cgroup", 9) == NULL) continue;
+        memmove(text->data + len, line.at, line.len);
+        len += line.len;
+        text->data[len++] = '\n';
+    }
+    text->data[len] = '\0';
+    text->len = len;
+}
+
+int cr_cgroup_read_mounts(const char *path, struct cr_buffer *out) {
+    int rc = read_all(path, out);
+    if (rc == 0) keep_cgroups(out);
+    return rc;
+}
+
+static struct cr_buffer own_mounts;
+
+static void read_own_mounts(void) {
+    if (cr_cgroup_read_mounts("/proc/self/mountinfo", &own_mounts) < 0) cr_buffer_done(&own_mounts);
+}
+
+const char *cr_cgroup_mounts(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void) pthread_once(&once, read_own_mounts);
+    return own_mounts.data != NULL ? own_mounts.data : "";
+}
+
 int cr_cgroup_of_self(const char *controller, char out[PATH_MAX], bool *is_guess) {
-    struct cr_buffer cgroups = {0}, mounts = {0};
+    struct cr_buffer cgroups = {0};
     int rc = read_all("/proc/self/cgroup", &cgroups);
-    if (rc == 0) rc = read_all("/proc/self/mountinfo", &mounts);
-    if (rc == 0) rc = cr_cgroup_find(cgroups.data, mounts.data, controller, out, is_guess);
+    if (rc == 0) rc = cr_cgroup_find(cgroups.data, cr_cgroup_mounts(), controller, out, is_guess);
     cr_buffer_done(&cgroups);
-    cr_buffer_done(&mounts);
     return rc;
 }

@@ -1,6 +1,6 @@
-/* Functions that programs call at their start and end: one opens missing standard descriptors, one
- * raises the limit of open files, one reports to systemd that a daemon is ready or stops, and one
- * ends the program by a signal. */
+/* Functions that programs call at their start and end. They open missing standard descriptors,
+ * raise the limit of open files, report to systemd that a daemon is ready or stops, and end the
+ * program by a signal. */
 #ifndef CR_DAEMON_H
 #define CR_DAEMON_H
 
@@ -18,8 +18,8 @@ void cr_raise_descriptor_limit(void);
  * that is printed to stdout or stderr would be written into it. */
 void cr_keep_standard_files(void);
 
-/* Ends this process by the signal, as if it had no handler for it, so that its parent sees which
- * signal it was. Returns only if the signal does not end processes. */
+/* Ends this process by the signal, as if it had no handler for it, so that its parent can see which
+ * signal ended it. Returns only if the signal does not end processes. */
 void cr_die_by(int signum);
 
 #endif

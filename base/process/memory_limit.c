@@ -4,6 +4,7 @@
 #include "base/process/memory_limit.h"
 
 #include "base/files/read_file.h"
+#include "base/process/cgroup_place.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -66,8 +67,9 @@ static bool parse_mount(char *line, const struct hierarchy *h, char **root, char
     return *root != NULL && *folder != NULL;
 }
 
-/* Returns the path of a cgroup below the root of a mount; "" if the root is the cgroup itself, or
- * if the cgroup lies outside of the mount, so that only the limits of the root can be read. */
+/* Returns the path of `cgroup` below `root`, the root of a mount. Returns "" if `root` is the
+ * cgroup itself. Also returns "" if the cgroup lies outside of the mount, because in that case only
+ * the limits of the root can be read. */
 static const char *below(const char *cgroup, const char *root) {
     size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
     bool is_below = strncmp(cgroup, root, len) == 0 && (cgroup[len] == '/' || cgroup[len] == '\0');
@@ -96,27 +98,41 @@ static uint64_t read_limits(char path[PATH_MAX], size_t mount_len, const char *f
     }
 }
 
-static uint64_t limit_in(const char *top, const struct hierarchy *h) {
-    char cgroup[PATH_MAX], name[PATH_MAX], line[PATH_MAX], path[PATH_MAX];
+/* Returns the smallest limit of this process in the hierarchy. `mounts` are the lines of mountinfo
+ * about cgroups. */
+static uint64_t limit_in(const char *top, const struct hierarchy *h, const char *mounts) {
+    char cgroup[PATH_MAX], line[PATH_MAX], path[PATH_MAX];
     uint64_t least = UINT64_MAX;
-    if (!find_cgroup(top, h, cgroup)) return least;
-    (void) snprintf(name, sizeof(name), "%.2000s/proc/self/mountinfo", top);
-    FILE *f = fopen(name, "re");
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+    if (mounts[0] == '\0' || !find_cgroup(top, h, cgroup)) return least;
+    for (size_t len; *mounts != '\0'; mounts += len + (mounts[len] == '\n')) {
         char *root, *folder;
+        len = strcspn(mounts, "\n");
+        if (len >= sizeof(line)) continue;
+        memcpy(line, mounts, len);
+        line[len] = '\0';
         if (!parse_mount(line, h, &root, &folder)) continue;
         int n = snprintf(path, sizeof(path), "%s%s%s", top, folder, below(cgroup, root));
         if (n < 0 || n >= PATH_MAX) continue;
         uint64_t limit = read_limits(path, strlen(top) + strlen(folder), h->file);
         if (limit < least) least = limit;
     }
-    if (f != NULL) (void) fclose(f);
     return least;
 }
 
-uint64_t cr_cgroup_memory_limit(const char *root) {
-    uint64_t first = limit_in(root, &v1), second = limit_in(root, &v2);
+static uint64_t smaller_limit(const char *top, const char *mounts) {
+    uint64_t first = limit_in(top, &v1, mounts), second = limit_in(top, &v2, mounts);
     return first < second ? first : second;
+}
+
+uint64_t cr_cgroup_memory_limit(const char *root) {
+    char name[PATH_MAX];
+    struct cr_buffer mounts = {0};
+    uint64_t limit = UINT64_MAX;
+    if (root[0] == '\0') return smaller_limit(root, cr_cgroup_mounts());
+    (void) snprintf(name, sizeof(name), "%.2000s/proc/self/mountinfo", root);
+    if (cr_cgroup_read_mounts(name, &mounts) == 0) limit = smaller_limit(root, mounts.data);
+    cr_buffer_done(&mounts);
+    return limit;
 }
 
 uint64_t cr_memory_limit(void) {

@@ -1,4 +1,5 @@
-/* How much memory this process may use: that of the machine, or less in a container. */
+/* Finds out how much memory this process may use: the memory of the machine, or less in a
+ * container. */
 #ifndef CR_MEMORY_LIMIT_H
 #define CR_MEMORY_LIMIT_H
 

@@ -1,6 +1,6 @@
 /* Parses command lines; base/program/command_line.h describes the grammar. The parser follows
- * Python's argparse but for two points: "--log-dir" and "--log_dir" are one option here, so a
- * prefix that fits both is not ambiguous; and the error about an unknown option proposes the known
+ * Python's argparse with two differences. "--log-dir" and "--log_dir" are one option here, so a
+ * prefix that fits both is not ambiguous. The error about an unknown option proposes the known
  * option with the most similar name. */
 #include "base/program/command_line.h"
 
@@ -124,7 +124,7 @@ static int fail_ambiguous(const struct parser *p, const char *word, const char *
     return cr_fail(p->err, -EINVAL, "ambiguous option '%.60s': it could be %s", word, list);
 }
 
-/* Counts the options whose name begins with `name` and whose flag gives_way has the given value.
+/* Counts the options whose name begins with `name` and whose flag gives_way equals `gives_way`.
  * Returns their number, and stores the index of the last one in *found. */
 static int count_matches(const struct cr_command *command, const char *name, bool gives_way,
                          int *found) {
@@ -139,8 +139,8 @@ static int count_matches(const struct cr_command *command, const char *name, boo
 }
 
 /* Finds the option for the word "--name[=value]": the option with exactly this name; if there is
- * none, the only option whose name begins with the given one. Options with the flag gives_way are
- * only considered if no other option fits. Returns the option's index; or -EINVAL, and sets the
+ * none, the only option whose name begins with `name`. Options with the flag gives_way are only
+ * considered if no other option fits. Returns the option's index; or -EINVAL, and sets the
  * error. */
 static int find_long(const struct parser *p, const char *word) {
     char name[NAME_MAX_BYTES];
@@ -172,19 +172,21 @@ static bool looks_like_option(const char *word) {
     return cr_parse_double(word, &number) < 0;
 }
 
-static int take_repeated(struct parser *p, const struct cr_option *option, const char *value) {
+static int take_repeated(struct parser *p, int i, const char *value) {
     struct cr_command_line *line = p->line;
     if (line->repeated_count == line->repeated_max) {
-        return cr_fail(p->err, -E2BIG, "--%s is given more than %zu times", option->name,
+        return cr_fail(p->err, -E2BIG, "--%s is given too often: options that may be given several "
+                       "times can have %zu values together", p->command->options[i].name,
                        line->repeated_max);
     }
+    if (line->repeated_of != NULL) line->repeated_of[line->repeated_count] = i;
     line->repeated[line->repeated_count++] = value;
     return 0;
 }
 
-/* Stores option number i. `joined` is the value that stands in the same word as the option, after
- * '=' or after the letter; NULL if there is none. Then, if the option takes a value, the next word
- * is its value. */
+/* Stores option number i with its value. `joined` is the value in the word of the option, after '='
+ * or after the letter. If `joined` is NULL and the option takes a value, the next word is the
+ * value. Returns 0; or -EINVAL, and sets the error. */
 static int take_option(struct parser *p, int i, const char *joined) {
     const struct cr_option *option = &p->command->options[i];
     p->line->source[i] = CR_FROM_LINE;
@@ -203,7 +205,7 @@ static int take_option(struct parser *p, int i, const char *joined) {
         joined = *p->next++;
     }
     p->line->value[i] = joined;
-    return option->repeats ? take_repeated(p, option, joined) : 0;
+    return option->repeats ? take_repeated(p, i, joined) : 0;
 }
 
 static int take_long(struct parser *p, const char *word) {
@@ -226,7 +228,7 @@ static int take_word(struct parser *p, const char *word) {
 }
 
 /* Parses a word of short options: "-m", "-r3", "-r=3", or "-mr3", in which the flag m is followed
- * by the option r with the value 3. */
+ * by the option r with the value 3. Returns 0; or -EINVAL, and sets the error. */
 static int take_letters(struct parser *p, const char *word) {
     int taken = take_word(p, word);
     if (taken != 0) return taken < 0 ? taken : 0;
@@ -249,8 +251,8 @@ static bool is_option(const struct cr_command *command, const char *word) {
 
 /* ---- reading all words of the command line ---- */
 
-/* Appends an argument to line->arguments. That array is the front of argv itself: the words there
- * have been parsed already, so they can be overwritten. */
+/* Appends an argument to line->arguments. That array uses the first elements of argv: the words in
+ * them have been parsed already, so they can be overwritten. */
 static void take_argument(struct parser *p, char *word) {
     p->line->arguments[p->line->argument_count++] = word;
 }
@@ -276,8 +278,8 @@ static int read_words(struct parser *p) {
     return rc;
 }
 
-/* Returns -EINVAL and sets the error text to the first missing argument and the whole form of the
- * arguments: "no KEY given; give HOST:PORT KEY". */
+/* Returns -EINVAL, and sets the error to a text that names the first missing argument and all
+ * arguments of the command: "no KEY given; give HOST:PORT KEY". */
 static int fail_missing(const struct parser *p) {
     const char *name = p->command->arguments;
     for (int i = 0; i < p->line->argument_count; i++) {
@@ -299,8 +301,8 @@ static int check_arguments(const struct parser *p) {
 /* ---- variables and defaults ---- */
 
 /* Stores the value of option i from its environment variable, unless the command line has set the
- * option. The variable of a flag must be an integer (0 means off). As in torchrun, this is checked
- * even if the command line has set the flag. */
+ * option. If the option is a flag, its variable must be an integer (0 means off). As in torchrun, a
+ * wrong variable of a flag is an error even if the command line has set the flag. */
 static int read_variable(struct parser *p, int i, cr_getenv_fn lookup, void *lookup_arg) {
     const struct cr_option *option = &p->command->options[i];
     char name[CR_OPTION_LABEL_MAX];

@@ -29,29 +29,27 @@ struct cr_option {
     char letter;               /* letter of the short form; 0 if the option has no short form */
     const char *word;          /* "-np": a second form of the option, of one dash and several
                                 * letters; NULL if it has none */
-    bool gives_way;            /* true if a prefix that fits both this option and one without this
-                                * flag means the other option. The options that torchrun lacks have
-                                * this flag, so that each prefix that is unique in torchrun stays
-                                * unique. */
-    bool repeats;              /* true if the option may be given several times and each value
-                                * counts: all values are stored in cr_command_line.repeated. At most
-                                * one option of a command may have this flag. */
+    bool gives_way;            /* True if this option yields to options without this flag: if a
+                                * prefix fits options of both kinds, those with the flag do not
+                                * count. The options that torchrun lacks have this flag, so that
+                                * each prefix that is unique in torchrun stays unique. */
+    bool repeats;              /* True if the option may be given several times and each value
+                                * counts. All values are stored in cr_command_line.repeated. */
     bool has_variable;         /* true if a variable such as PET_LOG_DIR sets the default */
-    const char *old_variable;  /* variable that is read if the one of has_variable is not set; NULL
-                                * if there is none */
-    bool empty_is_on;          /* for a flag: true if its variable turns it on when the variable is
-                                * empty */
+    const char *old_variable;  /* variable that is read if the variable of has_variable is not set;
+                                * NULL if there is none */
+    bool empty_is_on;          /* for a flag: true if an empty variable turns it on */
     bool is_request;           /* true for an option such as --help: parsing ends at it without an
                                 * error */
-    bool is_hidden;            /* true if --help and completion omit the option; then no prefix of
-                                * its name selects it */
+    bool is_hidden;            /* true if --help and completion omit the option and no prefix of its
+                                * name selects it */
     bool needs_whole_name;     /* true if no prefix of the name selects the option, because in
                                 * torchrun these prefixes select another one */
     unsigned group;            /* index of its --help section in the command's `groups` */
     const char *value_name;    /* "SECONDS": the value's name in --help; NULL for a flag */
     const char *default_value; /* value if the user gives none, or NULL; --help shows it unless it
                                 * is "" */
-    const char *words;         /* values that completion offers, separated by blanks; NULL: it
+    const char *words;         /* values that completion offers, separated by blanks; NULL if it
                                 * offers file names */
     const char *help;          /* a sentence that begins in lower case and has no full stop */
 };
@@ -70,7 +68,7 @@ struct cr_command {
     const char *arguments;   /* arguments after the options, as --help shows them: "HOST:PORT
                               * KEY..." */
     const char *description; /* first text of --help; its long lines are wrapped */
-    const char *help_tail;   /* last text of --help, after the options; NULL for none */
+    const char *help_tail;   /* last text of --help, after the options; NULL if there is none */
 
     const struct cr_option *options;
     size_t option_count;
@@ -88,7 +86,7 @@ struct cr_command {
     const char *unknown_option;  /* beginning of the error text about an unknown option; NULL for
                                   * "unknown option" */
     const char *unknown_advice;  /* end of the error text about an unknown option if no known option
-                                  * has a similar name; NULL for no such end */
+                                  * has a similar name; NULL if this text has no such end */
 
     /* Executes the command and returns the exit status. NULL if the program does not use
      * cr_program_main(). */
@@ -105,11 +103,13 @@ enum cr_option_source {
 /* The result of parsing. All texts in it point into argv, the environment or the option table, and
  * stay valid as long as these. The caller provides the arrays `value` and `source`. */
 struct cr_command_line {
-    const char **value;            /* [option_count]: value of each option, "1" for a flag that is
-                                    * on, NULL for no value */
+    const char **value;            /* [option_count]: value of each option; "1" for a flag that is
+                                    * on; NULL for an option without a value */
     enum cr_option_source *source; /* [option_count]: where the value of each option came from */
-    const char **repeated;         /* values of the option with `repeats`, in their order; may be
+    const char **repeated;         /* values of the options with `repeats`, in their order; may be
                                     * NULL if the command has no such option */
+    int *repeated_of;              /* [number of values in `repeated`]: index of the option of each
+                                    * value; may be NULL if only one option has `repeats` */
     size_t repeated_count;         /* number of values in `repeated` */
     size_t repeated_max;           /* number of values that `repeated` has room for */
     int request;                   /* index of the option with is_request, such as --help, that was

@@ -63,8 +63,8 @@ static bool group_is_empty(const struct cr_command *command, size_t group) {
 /* ---- --help of a command ---- */
 
 /* Formats the left column of an option, such as "  -r, --redirects MASK", and returns its length.
- * `letters` is true if any option of the command has a letter: then options without a letter are
- * indented, so that all long names stand in one column. */
+ * `letters` is true if any option of the command has a letter; options without a letter are
+ * indented in that case, so that all long names stand in one column. */
 static size_t format_left(char *to, size_t cap, const struct cr_option *option, bool letters) {
     char letter[8] = "";
     if (letters) (void) snprintf(letter, sizeof(letter), "    ");
@@ -75,8 +75,9 @@ static size_t format_left(char *to, size_t cap, const struct cr_option *option, 
     return (size_t) n < cap ? (size_t) n : cap - 1;
 }
 
-/* Returns the column at which the explanations begin: two columns after the longest option, but at
- * most LEFT_COLUMN_MAX. If an option is longer than that, its explanation is on the next line. */
+/* Returns the column at which the explanations of options begin: two columns after the longest
+ * option, but at most LEFT_COLUMN_MAX. If an option does not fit in front of this column, its
+ * explanation begins on the next line. */
 static size_t left_column(const struct cr_command *command, bool letters) {
     size_t column = 0;
     for (size_t i = 0; i < command->option_count; i++) {
@@ -88,9 +89,9 @@ static size_t left_column(const struct cr_command *command, bool letters) {
     return column < LEFT_COLUMN_MAX ? column : LEFT_COLUMN_MAX;
 }
 
-/* Appends the words from `text` to `end`, wrapped at LINE_WIDTH columns. The caller has already
- * appended the `indent` columns in front of the first line; this function appends them in front of
- * each further line. */
+/* Appends the words from `text` to `end`, wrapped at LINE_WIDTH columns. In front of each line but
+ * the first, it appends `indent` blanks. The caller has already appended the first `indent`
+ * columns. */
 static void put_wrapped(struct out *out, const char *text, const char *end, size_t indent) {
     size_t column = indent;
     while (text < end) {

@@ -3,7 +3,8 @@
 
 #define FIRST_MS   INT64_C(5000)
 #define LONGEST_MS INT64_C(60000)
-#define GROWING    UINT32_C(4) /* number of first lines, whose intervals double: 5, 10, 20, 40 s */
+#define GROWING    UINT32_C(4) /* number of lines at the beginning, which come at doubling
+                                * intervals: 5, 10, 20, 40 s */
 
 int64_t cr_waiting_line_ms(uint32_t line) {
     uint32_t growing = line < GROWING ? line : GROWING - 1;

@@ -1,4 +1,4 @@
-/* Decides when a node that waits logs a line about it: the first time after 5 s, then at growing
+/* Decides when a node that waits logs a line about it: first after 5 s, and after that at growing
  * intervals, so that a short wait is silent and a long wait does not fill the log. Pure. */
 #ifndef CR_WAITING_H
 #define CR_WAITING_H

@@ -14,6 +14,7 @@ _crun() {
         --numa-binding) COMPREPLY=($(compgen -W "node socket exclusive core-complex" -- "$cur")); return ;;
         --hosts) COMPREPLY=($(compgen -W "localhost" -- "$cur")); return ;;
         --hostfile) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --on) COMPREPLY=($(compgen -W "all" -- "$cur")); return ;;
         --world-size|-n|-np) COMPREPLY=($(compgen -W "1 2 8" -- "$cur")); return ;;
         --export|-x) COMPREPLY=($(compgen -W "HF_HOME WANDB_MODE" -- "$cur")); return ;;
         --rsh) COMPREPLY=($(compgen -W "ssh rsh" -- "$cur")); return ;;
@@ -27,7 +28,7 @@ _crun() {
         --rdzv-backend) COMPREPLY=($(compgen -W "c10d static etcd" -- "$cur")); return ;;
         --rdzv-endpoint) COMPREPLY=($(compgen -W "localhost:0 localhost:29400" -- "$cur")); return ;;
         --rdzv-id) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= stop_limit= read_timeout= max_losses= restart_backoff= restart_refill= flap_limit= flap_window= flap_refusal= aside_after= aside_time= is_host= keep_coordinator= timeout= candidate= protocol= ca_cert= ssl_cert= ssl_cert_key= user= password_file= etcd_prefix= auth=" -- "$cur")); return ;;
+        --rdzv-conf) COMPREPLY=($(compgen -W "join_timeout= last_call_timeout= close_timeout= heartbeat_timeout= keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= stop_limit= read_timeout= max_losses= restart_backoff= restart_refill= flap_limit= flap_window= flap_refusal= aside_after= aside_time= slow_percent= slow_time= slow_notice= is_host= keep_coordinator= timeout= candidate= protocol= ca_cert= ssl_cert= ssl_cert_key= user= password_file= etcd_prefix= auth= relay=" -- "$cur")); return ;;
         --rdzv-token-file) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --max-restarts) COMPREPLY=($(compgen -W "0 1 3" -- "$cur")); return ;;
         --monitor-interval) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -38,11 +39,18 @@ _crun() {
         --step-timeout) COMPREPLY=($(compgen -W "0 600" -- "$cur")); return ;;
         --hang-timeout) COMPREPLY=($(compgen -W "0 600 1800" -- "$cur")); return ;;
         --hang-when) COMPREPLY=($(compgen -W "idle silent" -- "$cur")); return ;;
+        --hang-rule) COMPREPLY=($(compgen -W "120:300: end:" -- "$cur")); return ;;
+        --value-rule) COMPREPLY=($(compgen -W "nan:3:" -- "$cur")); return ;;
         --health-check) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        --health-builtin) COMPREPLY=($(compgen -W "none all clock shm memlock files disk gpu link" -- "$cur")); return ;;
+        --health-builtin) COMPREPLY=($(compgen -W "none all clock shm memlock files disk gpu link segment service" -- "$cur")); return ;;
         --health-timeout) COMPREPLY=($(compgen -W "10 30 120" -- "$cur")); return ;;
+        --pair-check) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --pair-timeout) COMPREPLY=($(compgen -W "10 30 120" -- "$cur")); return ;;
+        --health-segment-dir) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        --health-service) COMPREPLY=($(compgen -f -- "$cur")); return ;;
         --exit-codes) COMPREPLY=($(compgen -W "torchrun distinct" -- "$cur")); return ;;
         --leftovers) COMPREPLY=($(compgen -W "detached end keep" -- "$cur")); return ;;
+        --preload) COMPREPLY=($(compgen -W "torch" -- "$cur")); return ;;
         --log-dir) COMPREPLY=($(compgen -d -- "$cur")); return ;;
         --log-max-size) COMPREPLY=($(compgen -W "0 10M 1G" -- "$cur")); return ;;
         --redirects|-r) COMPREPLY=($(compgen -W "0 1 2 3" -- "$cur")); return ;;
@@ -60,7 +68,7 @@ _crun() {
         --log-format) COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         --print-completion) COMPREPLY=($(compgen -W "bash" -- "$cur")); return ;;
     esac
-    options="--nnodes --nproc-per-node --node-rank --scheduler --role --on-failure --service --virtual-local-rank --numa-binding --hosts --hostfile --world-size --export --rsh --fan-out --copy-crun --module --no-python --run-path --pmi --jax --tf-config --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --store-gateway --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --health-check --health-builtin --health-timeout --exit-codes --leftovers --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --cycle-info-dir --summary --status-addr --log-format --use-env --print-completion --help --version"
+    options="--nnodes --nproc-per-node --node-rank --scheduler --role --on-failure --service --virtual-local-rank --numa-binding --hosts --hostfile --on --world-size --export --rsh --fan-out --copy-crun --pty --module --no-python --run-path --pmi --jax --tf-config --start-method --standalone --master-addr --master-port --local-addr --port-range --store-allow --store-gateway --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --rdzv-token-file --max-restarts --monitor-interval --shutdown-timeout --signals-to-handle --preemption-signals --preemption-notice --step-timeout --hang-timeout --hang-when --hang-rule --value-rule --health-check --health-builtin --health-timeout --pair-check --pair-timeout --health-segment-dir --health-service --exit-codes --leftovers --preload --log-dir --log-max-size --redirects --tee --log-line-prefix-template --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs --event-log-handler --event-log --cycle-info-dir --summary --status-addr --log-format --fold --use-env --print-completion --help --version"
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "${cur//_/-}"))
     else

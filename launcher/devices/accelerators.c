@@ -59,10 +59,10 @@ static bool has_render_node(const char *dev, const char *name) {
 
 /* ---- the lists of visible devices ---- */
 
-/* Returns how many of `count` devices a comma-separated list selects. An entry of the list is a
- * number, which may be followed by a part such as ".0", or a UUID. The list ends before the first
- * entry that names no device. A number without such a part counts only once. NULL selects all
- * devices. */
+/* Returns how many of `count` devices a comma-separated list selects; all if `list` is NULL. An
+ * entry of the list is a UUID, or a number that a part such as ".0" may follow. The first entry
+ * that names no device ends the list. If a number without such a part occurs several times, it
+ * counts once. */
 static uint32_t count_visible(const char *list, uint32_t count) {
     bool seen[DEVICES_MAX] = {false};
     uint32_t found = 0;
@@ -84,7 +84,7 @@ static uint32_t count_visible(const char *list, uint32_t count) {
     return found;
 }
 
-/* Returns how many of `count` devices the list in the variable selects; all if the variable is not
+/* Returns how many of `count` devices the value of the variable selects; all if the variable is not
  * set. */
 static uint32_t select_by(const char *variable, uint32_t count, cr_getenv_fn lookup, void *arg) {
     return count_visible(lookup(arg, variable), count);
@@ -104,9 +104,10 @@ static uint64_t property(const char *text, const char *name) {
     return 0;
 }
 
-/* Returns 1 if the folder `path`, a node of the driver's topology, is a GPU that this process may
- * use, else 0. A topology node with simd_count 0 is a CPU. If a process in a container may not use
- * a GPU, it cannot read the properties of that GPU. */
+/* Returns 1 if the folder `path` describes a GPU that this process can use, else 0. The driver has
+ * such a folder for each of the machine's CPUs and GPUs. In the folder's file "properties",
+ * simd_count is 0 for a CPU. In a container, the properties of a GPU that does not belong to the
+ * container cannot be read. */
 static uint32_t is_amd_gpu(const char *path, const char *name, const void *dev) {
     char file[PATH_MAX + 16], text[4096], node[64];
     (void) name;

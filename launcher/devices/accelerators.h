@@ -11,19 +11,20 @@
 #include <stdint.h>
 
 enum accelerator {
-    /* the GPUs of the kernel's driver amdkfd. ROCR_VISIBLE_DEVICES selects some of them; of these,
-     * HIP_VISIBLE_DEVICES selects some, or CUDA_VISIBLE_DEVICES if the former is not set */
+    /* GPUs of the kernel driver amdkfd. ROCR_VISIBLE_DEVICES selects some of them. Of these,
+     * HIP_VISIBLE_DEVICES selects some; if it is not set, CUDA_VISIBLE_DEVICES does. */
     ACCELERATOR_AMD,
-    /* Intel's GPUs with a render node. Integrated GPUs count only if there is no other GPU; each
+    /* Intel's GPUs with a render node. Integrated GPUs count only if there is no other GPU. Each
      * tile counts as a device, unless ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE. ZE_AFFINITY_MASK selects
-     * some */
+     * some of the devices. */
     ACCELERATOR_INTEL,
     /* /dev/davinci0, 1 …; ASCEND_RT_VISIBLE_DEVICES selects some */
     ACCELERATOR_ASCEND,
 };
 
-/* Returns the number of devices of this kind that a worker would see. `sys` and `dev` are "/sys"
- * and "/dev"; in tests they are other folders. `lookup` returns the environment variables. */
+/* Returns the number of devices of this kind that a worker can use. `sys` and `dev` are "/sys" and
+ * "/dev" except in tests. `lookup` returns an environment variable; `arg` is its first
+ * parameter. */
 uint32_t accelerator_count(enum accelerator kind, const char *sys, const char *dev,
                            cr_getenv_fn lookup, void *arg);
 

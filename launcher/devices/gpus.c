@@ -61,7 +61,8 @@ struct gpus {
     uint32_t count;
     char (*uuids)[UUID_MAX];            /* [count]; NULL if not all UUIDs are known */
     char (*bus_ids)[DEVICE_BUS_ID_MAX]; /* [count]; NULL if not all bus ids are known */
-    struct nvml nvml;                   /* all zero unless NVML counted the GPUs */
+    struct nvml nvml;                   /* the NVML library and its functions; all zero unless NVML
+                                         * has counted the GPUs */
 };
 
 static int nvml_load(struct nvml *n, const char *name) {
@@ -84,8 +85,8 @@ static int nvml_load(struct nvml *n, const char *name) {
 }
 
 /* Reads the PCI address of a GPU and writes it to `out` in the form of sysfs, such as
- * "0000:3b:00.0". The text that NVML itself has cannot be used: it has eight digits before the
- * first colon. Returns 0 or -ENODEV. */
+ * "0000:3b:00.0". It is formatted from the numbers that NVML returns, because NVML's own text has
+ * eight digits before the first colon. Returns 0 or -ENODEV. */
 static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_BUS_ID_MAX]) {
     struct nvml_pci pci;
     out[0] = '\0';
@@ -95,9 +96,9 @@ static int nvml_read_bus_id(const struct nvml *n, void *device, char out[DEVICE_
     return 0;
 }
 
-/* Reads the UUIDs and the bus ids of all GPUs. If a single UUID cannot be read, g->uuids becomes
- * NULL, because with an incomplete list an entry of CUDA_VISIBLE_DEVICES could be matched to a
- * wrong GPU. If a single bus id cannot be read, g->bus_ids becomes NULL. */
+/* Reads the UUIDs and the bus ids of all GPUs. If the UUID of one GPU cannot be read, sets g->uuids
+ * to NULL: with an incomplete list, an entry of CUDA_VISIBLE_DEVICES could be matched to a wrong
+ * GPU. If the bus id of one GPU cannot be read, sets g->bus_ids to NULL. */
 static void nvml_read_names(struct gpus *g) {
     const struct nvml *n = &g->nvml;
     if (n->get_handle == NULL || g->count == 0) return;
@@ -117,7 +118,7 @@ static void nvml_read_names(struct gpus *g) {
     }
 }
 
-/* Counts the GPUs with NVML, whose library has the file name `name`. Returns 1 if the GPUs are
+/* Counts the GPUs with NVML. `name` is the file name of its library. Returns 1 if the GPUs are
  * counted; 0 if NVML or the driver is missing; or -ENODEV, and sets err, if the driver does not
  * work. */
 static int count_by_nvml(const char *name, struct gpus *g, struct cr_error *err) {
@@ -229,9 +230,9 @@ static int next_entry(const char **at, char out[UUID_MAX]) {
 }
 
 /* Returns the number of the GPU that an entry of CUDA_VISIBLE_DEVICES names, or -1 if there is no
- * such GPU. A UUID may be shortened as long as only one GPU's UUID begins so. `position` is the
- * position of the entry in the list. A MIG slice gets the number GPUS_MAX + position, because
- * NVML's list has only whole cards. If the UUIDs of the GPUs are unknown, each UUID gets the number
+ * such GPU. An entry may be the beginning of a UUID, if only one GPU's UUID begins so. `position`
+ * is the entry's position in the list. A MIG slice gets the number GPUS_MAX + position, because
+ * NVML's list has only whole cards. If the GPUs' UUIDs are unknown, an entry that is a UUID gets
  * GPUS_MAX + position, too. */
 static int64_t find_gpu(const struct gpus *g, const char *entry, uint32_t position) {
     int64_t index;

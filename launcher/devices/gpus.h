@@ -1,7 +1,7 @@
 /* Counts the CPUs and lists the GPUs that this process may use.
  *
- * The GPUs are found without calling CUDA: to initialise CUDA takes seconds and memory on each GPU,
- * and a process that has initialised CUDA cannot fork children that use it. */
+ * The GPUs are found without calling CUDA. To initialise CUDA would take seconds and memory on each
+ * GPU, and a process that has initialised CUDA cannot fork children that use CUDA. */
 #ifndef LAUNCHER_GPUS_H
 #define LAUNCHER_GPUS_H
 
@@ -29,22 +29,23 @@ struct device_gpu {
 
 /* Lists the GPUs that CUDA would show to a worker, in CUDA's order. `visible_devices` is the value
  * of CUDA_VISIBLE_DEVICES, or NULL if it is not set. If the machine has GPUs of several models, the
- * order may be wrong, because CUDA puts faster models first (unless CUDA_DEVICE_ORDER=PCI_BUS_ID is
- * set).
+ * order may be wrong: CUDA lists the fastest model first, unless CUDA_DEVICE_ORDER=PCI_BUS_ID is
+ * set.
  *
  * The GPUs of the machine are counted with NVML; without NVML, by the device files in /dev; without
- * device files, by the driver's entries in /proc. Then `visible_devices` selects some of them by
+ * device files, by the driver's entries in /proc. `visible_devices` selects some of these GPUs by
  * the rules of CUDA: its entries are numbers or UUIDs (GPU-…, MIG-…); an entry that names no GPU
  * ends the list; if an entry occurs twice, no GPU is selected.
  *
- * Returns 0 and stores the list, which the caller frees, in *list and its length, which may be 0,
- * in *count. Returns -ENOMEM, and sets err, if memory is short. Returns -ENODEV, and sets err, if a
- * driver is installed but does not work: then it is unknown how many GPUs there are. */
+ * Returns 0, stores the list, which the caller frees, in *list, and stores its length, which may be
+ * 0, in *count. Returns -ENOMEM, and sets err, if memory is short. Returns -ENODEV, and sets err,
+ * if a driver is installed but does not work, because the number of GPUs is unknown in that
+ * case. */
 int device_gpus(const struct device_places *places, const char *visible_devices,
                 struct device_gpu **list, uint32_t *count, struct cr_error *err);
 
-/* Stores in *count the number of GPUs that device_gpus() would list. The other parameters and the
- * results are those of device_gpus(). */
+/* Stores in *count the number of GPUs that device_gpus() would list. The parameters and the results
+ * are otherwise those of device_gpus(). */
 int device_gpu_count(const struct device_places *places, const char *visible_devices,
                      uint32_t *count, struct cr_error *err);
 

@@ -1,5 +1,5 @@
-/* The implementation of --numa-binding: reads where the GPUs and the CPUs are, and applies the
- * rules of launcher/devices/numa_binding.h to each worker. */
+/* Implements --numa-binding: finds the NUMA node of each GPU and the CPUs of each NUMA node, and
+ * applies the rules of launcher/devices/numa_binding.h to each worker. */
 #include "launcher/devices/numa.h"
 
 #include "base/log.h"

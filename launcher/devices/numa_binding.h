@@ -4,13 +4,12 @@
  *   node          the CPUs of the GPU's NUMA node
  *   socket        the CPUs of the socket that contains this NUMA node
  *   exclusive     an equal share of the NUMA node's physical cores, which are divided among the
- *                 GPUs of the node; if the division leaves a rest, the first GPUs get one core
- *                 more
+ *                 GPUs of the node; if the division leaves a rest, the first GPUs get one core more
  *   core-complex  the CPUs that share one last-level cache: the first GPU of the node gets the
  *                 cache with the most CPUs, the second GPU the next cache, and so on; if there are
- *                 more GPUs than caches, the first cache follows after the last one
+ *                 more GPUs than caches, the GPU after the last cache gets the first cache
  *
- * CPUs that this process may not use are left out in all modes. */
+ * No mode selects a CPU that this process may not use. */
 #ifndef LAUNCHER_NUMA_BINDING_H
 #define LAUNCHER_NUMA_BINDING_H
 

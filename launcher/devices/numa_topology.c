@@ -96,8 +96,8 @@ struct source {
     const char *sys;                   /* "/sys"; in tests another folder */
     const struct cr_cpu_mask *allowed; /* the CPUs that this process may use */
     unsigned what;                     /* a combination of bits NUMA_READ_… */
-    uint32_t nodes;                    /* number of NUMA nodes with CPUs that have been read so
-                                        * far */
+    uint32_t nodes;                    /* number of NUMA nodes read so far, without those that have
+                                        * no CPUs */
 };
 
 static int compare_cpus(const void *a, const void *b) {
@@ -131,9 +131,9 @@ static int add_node(struct source *from, struct numa_topology *t, uint32_t node,
     cr_cpu_intersect(&cpus, from->allowed);
     for (uint32_t cpu = cr_cpu_next(&cpus, 0); rc == 0 && cpu < CR_CPUS_MAX;
          cpu = cr_cpu_next(&cpus, cpu + 1)) {
-        /* t->cpus has CR_CPUS_MAX entries, enough for all CPUs, because each CPU belongs to one
-         * NUMA node. If t->cpus is full and another CPU follows, sysfs lists some CPU in two nodes
-         * and cannot be used. */
+        /* t->cpus has room for CR_CPUS_MAX entries, which is enough because each CPU belongs to one
+         * NUMA node. If another CPU follows, sysfs lists some CPU in two nodes, so its contents are
+         * wrong. */
         if (t->cpu_count == CR_CPUS_MAX) return fail_file(err, -EINVAL, path);
         rc = add_cpu(from, t, cpu, node, err);
     }

@@ -8,9 +8,9 @@
 
 #include <stdint.h>
 
-/* Bits that select the facts to read about each CPU besides its NUMA node. Each fact costs at least
- * one file per CPU, which is thousands of files on a large machine, so callers request only the
- * facts that they need. */
+/* Bits that select which facts about each CPU are read besides its NUMA node. Each fact costs at
+ * least one file per CPU, which is thousands of files on a large machine. So callers request only
+ * the facts that they need. */
 enum { NUMA_READ_SOCKET = 1, NUMA_READ_CORE = 2, NUMA_READ_CACHE = 4 };
 
 /* A CPU that this process may use. */
@@ -19,8 +19,8 @@ struct numa_cpu {
     uint32_t node;
     uint32_t socket;
     uint32_t core;  /* the lowest CPU of the same physical core */
-    uint32_t cache; /* the lowest CPU that shares its last-level cache; CR_CPUS_MAX if the kernel
-                     * reports no caches */
+    uint32_t cache; /* the lowest CPU that shares the last-level cache with this one; CR_CPUS_MAX if
+                     * the kernel reports no caches */
 };
 
 struct numa_topology {
@@ -36,9 +36,9 @@ int numa_topology_read(const char *sys, const struct cr_cpu_mask *allowed, unsig
                        struct numa_topology *out, struct cr_error *err);
 void numa_topology_done(struct numa_topology *t);
 
-/* Returns the NUMA node of the PCI device `bus_id` ("0000:3b:00.0"), or -1 if the node is unknown.
- * If only one NUMA node has CPUs, returns this node even if the firmware reports no node for the
- * device. */
+/* Returns the NUMA node of the PCI device `bus_id` (such as "0000:3b:00.0"), or -1 if the node is
+ * unknown. If only one NUMA node has CPUs, it is the result even for a device whose node the
+ * firmware does not report. */
 int32_t numa_node_of_device(const char *sys, const struct numa_topology *t, const char *bus_id);
 
 #endif

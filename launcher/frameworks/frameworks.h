@@ -1,9 +1,10 @@
-/* Programs of JAX and TensorFlow without their own launchers (--jax, --tf-config).
+/* Starts programs of JAX and TensorFlow, which then need no launcher of their own (--jax,
+ * --tf-config).
  *
- * Both need the address of a port that a worker opens itself: JAX that of rank 0, TensorFlow those
- * of all workers. So the worker's process first executes crun (--framework-worker), which finds a
- * free port, exchanges addresses through the job's store, sets the variables, and executes the
- * program. */
+ * Such a program needs the addresses of ports at which workers listen: JAX the address of rank 0,
+ * TensorFlow the addresses of all workers. So each worker's process first executes crun
+ * (--framework-worker). This crun finds a free port, exchanges addresses through the job's store,
+ * sets the variables of the framework, and executes the program. */
 #ifndef LAUNCHER_FRAMEWORKS_H
 #define LAUNCHER_FRAMEWORKS_H
 
@@ -12,8 +13,9 @@
 
 #include <stdint.h>
 
-/* Executes argv[1], whose arguments follow; it never returns on success. argv[0] names the
- * frameworks: "jax", "tf" or "jax,tf". Returns a negative errno, and sets err. */
+/* Executes the program argv[1] with the arguments that follow. argv[0] names the frameworks: "jax",
+ * "tf" or "jax,tf". Does not return on success. On failure, returns a negative errno and sets
+ * err. */
 int frameworks_run_worker(char *const *argv, struct cr_error *err);
 
 /* Appends the value of TF_CONFIG for worker `index` of a cluster whose workers have these addresses

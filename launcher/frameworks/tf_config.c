@@ -5,7 +5,7 @@ int frameworks_write_tf_config(const char *const *addresses, uint32_t count, uin
                                struct cr_buffer *out) {
     int rc = cr_buffer_printf(out, "{\"cluster\": {\"worker\": [");
     for (uint32_t i = 0; i < count && rc == 0; i++) {
-        /* an address has no character that JSON escapes */
+        /* no quotes are escaped, because an address has no character that JSON escapes */
         rc = cr_buffer_printf(out, "%s\"%s\"", i > 0 ? ", " : "", addresses[i]);
     }
     if (rc < 0) return rc;

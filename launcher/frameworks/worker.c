@@ -27,8 +27,8 @@
 struct place {
     uint32_t rank, world_size, local_rank;
     struct store *store;
-    int fd; /* holds the free port until all addresses are known, so that no two workers of a host
-             * choose the same port; -1 if there is none */
+    int fd; /* socket that is bound to a free port, so that no other worker of the host gets this
+             * port; closed when all addresses are known; -1 if no port is needed */
     char address[ADDRESS_MAX]; /* "HOST:PORT" of this free port, with [] around an IPv6 address */
 };
 
@@ -62,8 +62,9 @@ static int read_place(struct place *p, struct cr_error *err) {
 
 /* ---- a free port ---- */
 
-/* Finds the address of this host from which it reaches the store. A UDP socket is connected for
- * that, which sends nothing. Stores it with port 0 in *out. */
+/* Stores in *out the address from which this host sends packets to the store, with port 0. For
+ * this, it connects a UDP socket to the store's address, which sends nothing, and reads the
+ * socket's own address. */
 static int own_address(struct sockaddr_storage *out, socklen_t *len, struct cr_error *err) {
     const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
     struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_DGRAM};
@@ -85,7 +86,8 @@ static int own_address(struct sockaddr_storage *out, socklen_t *len, struct cr_e
     return 0;
 }
 
-/* Binds a socket to a free port. Sets p->fd and p->address. */
+/* Binds a socket to a free port of this host. Stores the socket in p->fd and its address in
+ * p->address. */
 static int find_port(struct place *p, struct cr_error *err) {
     struct sockaddr_storage own;
     char host[INET6_ADDRSTRLEN], port[8];
@@ -119,7 +121,8 @@ static int publish(struct place *p, struct cr_error *err) {
     return store_set(p->store, key_of(key, p->rank), STORE_BYTES(p->address), EXCHANGE_MS, err);
 }
 
-/* Waits for the address of a worker. Stores malloc'ed text in *out. */
+/* Waits until the worker `rank` has stored its address, and stores a malloc'ed copy of it in *out.
+ * Returns 0; or a negative errno, and sets err. */
 static int learn(struct place *p, uint32_t rank, char **out, struct cr_error *err) {
     char key[64];
     void *value = NULL;
@@ -139,9 +142,11 @@ static void set_number(const char *name, uint32_t value) {
     (void) setenv(name, text, 1);
 }
 
-/* jax.distributed.initialize() reads the coordinator's address from a variable of its own, but the
- * number and the rank of the processes only from those of a launcher that it knows. Of these it
- * looks for Open MPI's first, so the variables of a Slurm job around this one do no harm. */
+/* Sets the variables from which jax.distributed.initialize() learns about the job. JAX has a
+ * variable of its own for the address of its coordinator, but none for the number of processes and
+ * the rank: it reads these only from the variables of launchers that it knows. crun sets those of
+ * Open MPI, because JAX reads them first; so the variables of a Slurm job around this job have no
+ * effect. */
 static int set_jax(struct place *p, struct cr_error *err) {
     CR_AUTO_FREE char *coordinator = NULL;
     int rc = learn(p, 0, &coordinator, err);

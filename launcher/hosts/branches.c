@@ -17,7 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WORDS_MAX 2048 /* number of bytes at the end of ssh's stderr that are kept */
+#define OWN_ERROR "crun: error: "
+#define WORDS_MAX 2048 /* number of bytes of ssh's stderr that are kept: the last ones */
 
 enum { IN, OUT, ERR, PIPES };
 
@@ -31,13 +32,13 @@ struct link {
     uv_pipe_t pipe[PIPES];
     int open;  /* number of pipes that are open, plus 1 while the process runs */
     bool out_ended, has_exited;
-    int status; /* exit status of the process, once it has exited */
+    int status; /* exit status of the process; valid if has_exited is true */
     bool greeted;
     bool is_planned; /* true if the plan has been sent */
     bool is_broken;  /* true if the deputy cannot be used; `why` says why */
     struct cr_error why;
     struct cr_buffer received;
-    char words[WORDS_MAX]; /* the last bytes of stderr before the greeting */
+    char words[WORDS_MAX]; /* the last bytes that the process has written to stderr */
     size_t words_len;
 };
 
@@ -46,9 +47,14 @@ static const char *name_of(const struct link *k) {
     return plan->names[k->range.first - plan->range.first];
 }
 
+/* Returns true if the link is to call the job daemon of its host. */
+static bool calls_daemon(const struct link *k) {
+    return !k->is_local && strcmp(k->b->plan->rsh[0], HOSTS_SELF) == 0;
+}
+
 /* ---- the program file, for --copy-crun ---- */
 
-/* Reads this program's own file. Returns 0, and sets *out, whose memory the caller frees; or a
+/* Reads the file of the running program into *out, whose memory the caller frees. Returns 0 or a
  * negative errno. */
 static int read_self(struct cr_buffer *out) {
     struct stat st;
@@ -63,7 +69,8 @@ static int read_self(struct cr_buffer *out) {
     return rc;
 }
 
-/* FNV-1a. The name of a copy contains this number, so that each build has a copy of its own. */
+/* Returns the FNV-1a hash of crun's file. The name of a copy contains this hash, so each build of
+ * crun has a copy of its own. */
 static uint64_t hash_of(const struct cr_buffer *file) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < file->len; i++) {
@@ -80,7 +87,8 @@ struct write {
 };
 
 static void on_written(uv_write_t *request, int status) {
-    (void) status; /* a failed write needs no report: on_gone() reports the end of the process */
+    /* A failed write is not reported here, because on_gone() reports that the process has ended. */
+    (void) status;
     free(CR_CONTAINER_OF(request, struct write, request));
 }
 
@@ -94,7 +102,8 @@ static void write_down(struct link *k, const void *data, size_t len) {
     if (uv_write(&w->request, to, &buf, 1, on_written) < 0) free(w);
 }
 
-/* Sends the plan to the deputy. If the order to start has been given already, sends it, too. */
+/* Sends the plan to the deputy. If the order to start has been given before, sends that order,
+ * too. */
 static void send_plan(struct link *k) {
     struct cr_buffer frame = {0};
     int rc = hosts_put_plan(&frame, k->b->plan, k->range);
@@ -132,18 +141,22 @@ static void lose(struct branches *b, uint32_t host, const char *why) {
     deliver_text(b, HOSTS_LOST, host, why, strlen(why));
 }
 
-/* Writes to k->why how the process of ssh has ended, with the last line that it has printed. */
+/* Writes to k->why how the process of ssh has ended, and the last line that it has written to
+ * stderr. */
 static void explain(struct link *k) {
     char line[512], how[64];
     if (k->is_broken) return;
     hosts_last_line(k->words, k->words_len, line, sizeof(line));
+    /* If the process is "crun --call", its line begins with "crun: error: ". This beginning is
+     * cut. */
+    size_t prefix = strncmp(line, OWN_ERROR, strlen(OWN_ERROR)) == 0 ? strlen(OWN_ERROR) : 0;
     bool is_signal = k->status > 128 && k->status - 128 < NSIG; /* 255 is a status of ssh itself */
     (void) snprintf(how, sizeof(how), is_signal ? "was ended by signal %d" : "ended with status %d",
                     is_signal ? k->status - 128 : k->status);
-    const char *rsh = k->is_local ? "crun" : k->b->plan->rsh[0];
+    const char *rsh = k->is_local || calls_daemon(k) ? "crun" : k->b->plan->rsh[0];
     (void) cr_fail(&k->why, -EHOSTUNREACH, "%s '%s': %s%s%s %s%s%s",
                    k->greeted ? "lost the connection to" : "cannot start crun on", name_of(k),
-                   line, line[0] != '\0' ? " (" : "", rsh, how, line[0] != '\0' ? ")" : "",
+                   line + prefix, line[0] != '\0' ? " (" : "", rsh, how, line[0] != '\0' ? ")" : "",
                    !k->greeted && (k->status == 127 || k->status == 126)
                        ? "; install crun there, or give --copy-crun"
                        : "");
@@ -179,7 +192,8 @@ static int64_t take_frame(void *arg, const char *data, size_t len) {
 static void check_version(struct link *k, uint32_t protocol, const char *version) {
     if (protocol == HOSTS_PROTOCOL && strcmp(version, CRUN_VERSION) == 0) {
         k->greeted = true;
-        /* what ssh has printed before the greeting, such as a warning about the host's key */
+        /* Show the user what ssh has printed before the greeting, such as a warning about a host
+         * key. */
         deliver_text(k->b, HOSTS_ERR, k->range.first, k->words, k->words_len);
         if (!k->is_planned) send_plan(k);
         return;
@@ -193,7 +207,9 @@ static void check_version(struct link *k, uint32_t protocol, const char *version
     break_off(k, text);
 }
 
-/* Handles a line that came on the deputy's stdout before its first frame. */
+/* Handles a line that has come on the stdout of ssh before the first frame: the deputy's greeting,
+ * or a line before it. Returns the length of the line with its newline, or 0 if the line is not
+ * complete. */
 static int64_t take_line(void *arg, const char *data, size_t len) {
     struct link *k = arg;
     char line[256];
@@ -282,8 +298,10 @@ static void adopt(struct branches *b, struct hosts_range range) {
     }
 }
 
-/* The process and the pipes of the link are gone. Tries the next way to start the deputy; if there
- * is none, reports the loss of the host. */
+/* Call this when the process of a link has ended and its pipes are closed. It tries the next way to
+ * start the deputy. If there is no other way, it reports the host as lost, and removes the link. If
+ * the deputy never sent its greeting, this process itself starts the hosts that the deputy was to
+ * start. */
 static void on_gone(struct link *k) {
     struct branches *b = k->b;
     enum hosts_way next = k->greeted || k->is_local || b->is_closing
@@ -317,7 +335,8 @@ static void close_pipes(struct link *k) {
     }
 }
 
-/* Closes the pipes if the process has ended and its output has been read, or is not wanted. */
+/* Closes the pipes of the link if its process has ended and all output was read or is not
+ * wanted. */
 static void check_over(struct link *k) {
     bool is_read = k->out_ended || k->is_broken || k->b->is_closing;
     if (k->has_exited && is_read) close_pipes(k);
@@ -327,8 +346,8 @@ static void on_exit_of(void *arg, int status) {
     struct link *k = arg;
     k->has_exited = true;
     if (!k->is_broken) k->status = status;
-    /* The deputy may still run although ssh is dead, if another process holds the pipes open. It
-     * ends when its stdin ends, so this end is closed. */
+    /* If another process keeps the pipes open, the deputy may still run although ssh has ended. The
+     * deputy ends when its stdin ends, so this end of its stdin is closed. */
     if (!uv_is_closing((uv_handle_t *) &k->pipe[IN])) {
         uv_close((uv_handle_t *) &k->pipe[IN], on_pipe_closed);
     }
@@ -361,7 +380,12 @@ static int open_pipes(struct link *k, const struct child_pipes *pipes) {
 
 static int start_process(struct link *k, const char *const *argv) {
     struct child_pipes pipes;
-    int rc = child_start(&k->child, k->b->loop, argv, true, -1, &pipes, &k->why);
+    const struct hosts_caller *caller = calls_daemon(k) ? k->b->caller : NULL;
+    int rc = caller != NULL ? caller->prepare(&k->why) : 0;
+    if (caller != NULL) k->child.run = caller->call;
+    if (rc == 0) {
+        rc = child_start(&k->child, k->b->loop, argv, CHILD_PIPE, NULL, -1, &pipes, &k->why);
+    }
     if (rc < 0) {
         k->is_broken = true;
         (void) cr_wrap(&k->why, "cannot start crun on '%s'", name_of(k));
@@ -375,7 +399,8 @@ static int start_process(struct link *k, const char *const *argv) {
     return 0;
 }
 
-/* Starts the process that leads to the deputy. Returns 0; or a negative errno, and sets k->why. */
+/* Starts the process of the link: ssh, or the deputy itself if it is local. Returns 0; or a
+ * negative errno, and sets k->why. */
 static int start(struct link *k) {
     const struct hosts_plan *plan = k->b->plan;
     struct cr_buffer command = {0}, file = {0};

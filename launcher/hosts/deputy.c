@@ -1,23 +1,23 @@
-/* The deputy: crun on a host, started by the starter or by another deputy.
+/* The deputy: the crun that runs on a host because the starter or another deputy has started it.
  *
- * It starts the launcher of its host as a child process and the deputies below it, passes output
- * and results up on its stdout, and takes orders on its stdin. When its stdin ends, it kills what
- * it has started and ends. */
+ * It starts the launcher of its host as a child process, and may start deputies on further hosts.
+ * It reads orders from its stdin, and writes the output and the results of the launcher and of
+ * these deputies to its stdout. When its stdin ends, it kills what it has started, and ends. */
 #include "launcher/hosts/branches_internal.h"
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/network/held_port.h"
 #include "launcher/hosts/child_internal.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,17 +30,19 @@ enum { IN, OUT, ERR, PIPES };
 
 struct deputy {
     uv_loop_t loop;
+    const struct hosts_caller *caller;
     uv_pipe_t orders, reports; /* stdin and stdout */
     struct cr_buffer received;
-    char *plan_bytes; /* payload of the plan, to which `plan` points */
+    char *plan_bytes; /* payload of the plan's frame; the texts of `plan` point into it */
     struct hosts_plan plan;
     struct branches branches;
-    int port_fd;           /* socket that holds the free port; -1 before the plan has come */
+    int port_fd;           /* socket that keeps a port free for the launcher; -1 if no plan has come
+                            * yet */
     struct child launcher; /* this host's launcher */
     uv_pipe_t pipe[PIPES]; /* the launcher's stdin, stdout and stderr */
-    bool has_started;      /* true once the launcher was started, or its start has failed */
+    bool has_started;      /* true if the launcher was started or will never start */
     bool is_paused;
-    bool is_over; /* true if nothing more will be reported, because stdin has ended */
+    bool is_over; /* true if nothing is reported any more, because stdin has ended */
     bool is_done; /* true once the last report has been queued */
     uv_shutdown_t shutdown;
 };
@@ -60,15 +62,15 @@ static void read_on(struct deputy *d, bool reads);
 static void on_reported(uv_write_t *request, int status) {
     struct report *r = CR_CONTAINER_OF(request, struct report, request);
     struct deputy *d = r->deputy;
-    (void) status; /* if nobody reads, stdin ends, too */
+    (void) status; /* ignored: if nobody reads stdout, stdin ends, too, and with it the deputy */
     cr_buffer_done(&r->bytes);
     free(r);
     size_t queued = uv_stream_get_write_queue_size((uv_stream_t *) &d->reports);
     if (d->is_paused && queued <= QUEUE_EMPTY) read_on(d, true);
 }
 
-/* Queues the bytes for stdout, or drops them if nothing more is to be reported. Takes over their
- * memory in both cases. */
+/* Queues `bytes` to be written to stdout. If d->is_over, nothing is reported any more, and this
+ * drops `bytes`. Takes over the memory of `bytes` in both cases. */
 static void report(struct deputy *d, struct cr_buffer *bytes) {
     struct report *r = d->is_over ? NULL : calloc(1, sizeof(*r));
     if (r == NULL || bytes->len == 0) {
@@ -111,7 +113,8 @@ static void close_handle(uv_handle_t *handle) {
     if (!uv_is_closing(handle)) uv_close(handle, NULL);
 }
 
-/* Ends the loop when the launcher and all links are gone. */
+/* If the launcher and all links are gone, closes the handles that keep the loop running. If stdin
+ * has not ended, first writes the reports that are queued. */
 static void check_over(struct deputy *d) {
     uv_handle_t *reports = (uv_handle_t *) &d->reports;
     if (!d->has_started || d->launcher.pid != 0 || d->branches.links != NULL) return;
@@ -119,14 +122,14 @@ static void check_over(struct deputy *d) {
     if (d->is_over) close_handle(reports);
     if (d->is_done || d->is_over) return;
     d->is_done = true;
-    /* uv_close() would discard the reports that are still queued; uv_shutdown() waits for them */
+    /* uv_close() would drop the reports that are still queued; uv_shutdown() first writes them. */
     if (uv_shutdown(&d->shutdown, (uv_stream_t *) reports, NULL) < 0) close_handle(reports);
 }
 
 static void on_no_links(void *arg) { check_over(arg); }
 
-/* Call this when stdin has ended, so nobody gives orders any more: kills everything that this
- * deputy has started. */
+/* Call this when stdin has ended: nobody can give orders any more, so this function kills
+ * everything that the deputy has started. */
 static void abandon(struct deputy *d) {
     d->is_over = true;
     d->has_started = true;
@@ -160,17 +163,20 @@ static void read_on(struct deputy *d, bool reads) {
     if (d->launcher.pid == 0) return;
     for (int i = OUT; i <= ERR; i++) {
         uv_stream_t *stream = (uv_stream_t *) &d->pipe[i];
+        if (stream->data == NULL) continue;
         if (reads) (void) uv_read_start(stream, give_memory, on_output);
         else (void) uv_read_stop(stream);
     }
 }
 
-/* Reports what is still in the pipe after the launcher has ended. Does not wait for the end of the
- * stream, because a process that a worker has left behind may keep the pipe open. */
+/* Call this when the launcher has ended. It reports the bytes that are still in the pipe. It does
+ * not wait for the end of the stream, because a process that a worker has left behind may keep the
+ * pipe open. */
 static void drain(struct deputy *d, int which) {
     char data[4096];
     uv_os_fd_t fd;
     ssize_t n;
+    if (d->pipe[which].data == NULL) return;
     if (uv_fileno((uv_handle_t *) &d->pipe[which], &fd) < 0) return;
     while ((n = read(fd, data, sizeof(data))) > 0) {
         report_bytes(d, which == OUT ? HOSTS_OUT : HOSTS_ERR, self(d), data, (size_t) n);
@@ -197,13 +203,13 @@ static void fail(struct deputy *d, const struct cr_error *err) {
     check_over(d);
 }
 
-/* Makes a file in memory with the job's secret. Returns its descriptor; -1 if the job has no
- * secret, or if the file cannot be made. */
+/* Makes a file in memory with the job's secret, for --rdzv-token-file. Returns its descriptor, or
+ * -1 if the job has no secret or the file cannot be made. */
 static int open_secret(const struct hosts_plan *plan) {
     if (plan->secret_len == 0) return -1;
     int fd = memfd_create("crun-secret", MFD_CLOEXEC);
     if (fd < 0) return -1;
-    /* a launcher refuses a token file that others could read */
+    /* A launcher refuses a token file that other users can read. */
     if (fchmod(fd, S_IRUSR | S_IWUSR) < 0 ||
         write(fd, plan->secret, plan->secret_len) != (ssize_t) plan->secret_len) {
         cr_close_fd(&fd);
@@ -218,12 +224,34 @@ static void open_pipe(struct deputy *d, int which, int fd) {
     (void) uv_pipe_open(&d->pipe[which], fd);
 }
 
+/* Returns whether this host's launcher has a pseudo terminal. */
+static bool has_pty(const struct deputy *d) {
+    return d->plan.has_pty != 0 && d->plan.input_host == self(d);
+}
+
+static struct winsize size_of(uint32_t number) {
+    return (struct winsize){.ws_row = (unsigned short) (number >> 16),
+                            .ws_col = (unsigned short) (number & 0xffff)};
+}
+
+/* Gives the launcher's terminal a new size. The kernel then sends SIGWINCH to the launcher, which
+ * sends it to its workers. */
+static void resize(struct deputy *d, uint32_t number) {
+    const struct winsize size = size_of(number);
+    uv_os_fd_t fd;
+    if (!has_pty(d) || d->pipe[OUT].data == NULL) return;
+    if (uv_is_closing((uv_handle_t *) &d->pipe[OUT])) return;
+    if (uv_fileno((uv_handle_t *) &d->pipe[OUT], &fd) == 0) (void) ioctl(fd, TIOCSWINSZ, &size);
+}
+
 static void run_launcher(struct deputy *d, const char *const *argv, int secret_fd) {
     struct child_pipes pipes;
     struct cr_error err = {0};
     d->launcher = (struct child){.on_exit = on_launcher_ended, .arg = d};
-    int rc = child_start(&d->launcher, &d->loop, argv, d->plan.input_host == self(d), secret_fd,
-                         &pipes, &err);
+    bool has_input = d->plan.input_host == self(d);
+    enum child_input input = !has_input ? CHILD_NO_INPUT : has_pty(d) ? CHILD_PTY : CHILD_PIPE;
+    struct winsize size = size_of(d->plan.pty_size);
+    int rc = child_start(&d->launcher, &d->loop, argv, input, &size, secret_fd, &pipes, &err);
     if (rc < 0) {
         fail(d, &err);
         return;
@@ -240,7 +268,7 @@ static size_t length_of(const char *const *texts) {
     return n;
 }
 
-/* Formats the options that differ between the hosts. */
+/* Formats the options of the launcher that are different on each host. */
 static void write_own_options(const struct deputy *d, const struct hosts_go *go, int secret_fd,
                               char *const own[5]) {
     const struct hosts_plan *p = &d->plan;
@@ -294,34 +322,27 @@ static void start_launcher(struct deputy *d, const struct hosts_go *go) {
 
 /* ---- the plan ---- */
 
-/* Binds a socket to a free port and keeps it bound, so that no other program gets the port before
- * the launcher listens at it. The launcher can bind the port, too, because both sockets have
- * SO_REUSEADDR and this one does not listen. Returns the port, or 0. */
+/* Keeps a port free until the launcher listens at it. Returns the port, or 0 if there is none. */
 static uint16_t hold_port(struct deputy *d) {
-    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6};
-    struct sockaddr_in any4 = {.sin_family = AF_INET};
-    socklen_t len = sizeof(any6);
-    int on = 1, off = 0;
-    d->port_fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool is_v6 = d->port_fd >= 0;
-    if (!is_v6) d->port_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (d->port_fd < 0) return 0;
-    (void) setsockopt(d->port_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (is_v6) (void) setsockopt(d->port_fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    int rc = is_v6 ? bind(d->port_fd, (struct sockaddr *) &any6, sizeof(any6))
-                   : bind(d->port_fd, (struct sockaddr *) &any4, sizeof(any4));
-    if (rc < 0 || getsockname(d->port_fd, (struct sockaddr *) &any6, &len) < 0) return 0;
-    return ntohs(any6.sin6_port); /* sockaddr_in has its port at the same offset */
+    uint16_t port;
+    d->port_fd = cr_hold_port(&port);
+    return d->port_fd >= 0 ? port : 0;
 }
 
-/* Copies to `out` the address of this host at which sshd was reached: the third word of
- * SSH_CONNECTION, "client port server port". Stores "" if it is unknown or is a loopback address,
- * which other hosts cannot use. */
+/* Copies to `out` the address of this host at which the process that has started this deputy
+ * reached the job daemon or sshd. For the job daemon it is CRUN_CALLED_AT, an address with a port;
+ * for sshd it is the third word of SSH_CONNECTION, "client port server port". Stores "" if the
+ * address is unknown, or is a loopback address, which other hosts cannot use. */
 static void find_address(char out[CR_HOST_MAX]) {
-    const char *text = getenv("SSH_CONNECTION");
+    const char *text = getenv("SSH_CONNECTION"), *called_at = getenv("CRUN_CALLED_AT");
     char client[CR_HOST_MAX], port[16];
+    struct cr_endpoint at;
     out[0] = '\0';
-    if (text == NULL || sscanf(text, "%255s %15s %255s", client, port, out) != 3) out[0] = '\0';
+    if (called_at != NULL && cr_endpoint_parse(called_at, 0, &at, NULL) == 0) {
+        memcpy(out, at.host, sizeof(at.host));
+    } else if (text == NULL || sscanf(text, "%255s %15s %255s", client, port, out) != 3) {
+        out[0] = '\0';
+    }
     if (strncmp(out, "127.", 4) == 0 || strcmp(out, "::1") == 0) out[0] = '\0';
 }
 
@@ -345,7 +366,8 @@ static void take_plan(struct deputy *d) {
     struct cr_buffer frame = {0};
     struct hosts_range below = {d->plan.range.first + 1, d->plan.range.count - 1};
     d->branches = (struct branches){.loop = &d->loop, .plan = &d->plan, .arg = d,
-                                    .on_frame = on_frame_from_below, .on_closed = on_no_links};
+                                    .caller = d->caller, .on_frame = on_frame_from_below,
+                                    .on_closed = on_no_links};
     set_variables(&d->plan);
     int rc = enter_folder(&d->plan, &err);
     if (branches_open(&d->branches, below) < 0 && rc == 0) {
@@ -377,17 +399,17 @@ struct input {
 
 static void on_input_taken(uv_write_t *request, int status) {
     struct input *in = CR_CONTAINER_OF(request, struct input, request);
-    (void) status; /* bytes that could not be written count as taken, too */
+    (void) status; /* if the write has failed, the bytes are reported as taken, too */
     report_number(in->deputy, HOSTS_TAKEN, (uint32_t) in->len);
     free(in);
 }
 
-/* Writes bytes that the starter has sent to the launcher's stdin; no bytes mean the end of stdin.
- */
+/* Handles a frame HOSTS_INPUT: writes its bytes to the launcher's stdin. A frame without bytes ends
+ * stdin, unless stdin is a pseudo terminal: there the user ends the input by the byte ^D. */
 static void give_input(struct deputy *d, const struct hosts_frame *frame) {
     uv_stream_t *to = (uv_stream_t *) &d->pipe[IN];
     bool is_open = to->data != NULL && !uv_is_closing((uv_handle_t *) to);
-    if (!is_open) return;
+    if (!is_open || (frame->len == 0 && has_pty(d))) return;
     if (frame->len == 0) {
         uv_shutdown_t *request = calloc(1, sizeof(*request));
         if (request != NULL && uv_shutdown(request, to, on_shut) < 0) free(request);
@@ -430,7 +452,7 @@ static int obey_plan(struct deputy *d, const struct hosts_frame *frame) {
 }
 
 static int obey(struct deputy *d, const struct hosts_frame *frame) {
-    uint32_t signum = 0;
+    uint32_t number = 0;
     if (frame->type == HOSTS_PLAN) return obey_plan(d, frame);
     if (d->plan_bytes == NULL) return -EPROTO;
     switch (frame->type) {
@@ -439,9 +461,14 @@ static int obey(struct deputy *d, const struct hosts_frame *frame) {
         if (frame->host == self(d)) give_input(d, frame);
         else pass_on(d, frame->host, frame);
         return 0;
+    case HOSTS_SIZE:
+        if (hosts_get_number(frame, &number) < 0) return -EPROTO;
+        if (frame->host == self(d)) resize(d, number);
+        else pass_on(d, frame->host, frame);
+        return 0;
     case HOSTS_SIGNAL:
-        if (hosts_get_number(frame, &signum) < 0 || signum == 0 || signum >= NSIG) return -EPROTO;
-        child_kill(&d->launcher, (int) signum);
+        if (hosts_get_number(frame, &number) < 0 || number == 0 || number >= NSIG) return -EPROTO;
+        child_kill(&d->launcher, (int) number);
         pass_on(d, HOSTS_ALL, frame);
         return 0;
     case HOSTS_PLAN:
@@ -492,11 +519,12 @@ static int open_standard_pipes(struct deputy *d) {
     return rc == 0 ? uv_read_start((uv_stream_t *) &d->orders, give_memory, on_order) : rc;
 }
 
-int hosts_run_deputy(void) {
+int hosts_run_deputy(const struct hosts_caller *caller) {
     static struct deputy d;
     struct cr_buffer greeting = {0};
     d.port_fd = -1;
-    /* ps(1) shows this name, and nesting.c recognises by it that a deputy is no launcher */
+    d.caller = caller;
+    /* This is the name in ps(1). Because of it, nesting.c does not count a deputy as a crun. */
     (void) prctl(PR_SET_NAME, "crun-deputy");
     d.branches.on_closed = on_no_links;
     d.branches.arg = &d;

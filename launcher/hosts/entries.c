@@ -1,8 +1,9 @@
-/* Reads lists of hosts: the text of --hosts, and hostfiles in the forms of Open MPI, DeepSpeed and
+/* Reads lists of hosts: the value of --hosts, and hostfiles in the forms of Open MPI, DeepSpeed and
  * MPICH. */
 #include "launcher/hosts/hosts.h"
 
 #include "base/memory.h"
+#include "base/network/network.h"
 #include "base/parse.h"
 
 #include <ctype.h>
@@ -13,6 +14,7 @@
 
 #define WORD_MAX  (CR_HOST_MAX + 32) /* bytes of a word of a list, with its NUL */
 #define SLOTS_MAX 65536
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* what editors of Windows write in front of UTF-8 text */
 
 static struct hosts_entry *find(struct hosts_list *list, const char *name) {
     for (size_t i = 0; i < list->count; i++) {
@@ -37,14 +39,32 @@ static int add(struct hosts_list *list, const struct hosts_entry *entry, struct 
     return 0;
 }
 
-/* Returns whether `name` can be a host; "user@" may stand in front of the host. Refuses a name that
- * begins with '-', because ssh would take it for an option. */
+/* Returns true if `text` is an IPv6 address, with or without a zone, as in "fe80::1%eth0". */
+static bool is_ipv6(const char *text) {
+    char address[CR_NETWORK_TEXT_MAX];
+    struct cr_ip ip;
+    size_t n = strcspn(text, "%");
+    if (n >= sizeof(address)) return false;
+    memcpy(address, text, n);
+    address[n] = '\0';
+    return strchr(address, ':') != NULL && cr_ip_parse(address, &ip) == 0;
+}
+
+/* Returns the part of `name` behind "user@", or all of `name` if it has no such beginning. */
+static const char *host_of(const char *name) {
+    const char *at = strrchr(name, '@');
+    return at == NULL ? name : at + 1;
+}
+
+/* Returns true if `name` can be the name of a host or an address, with or without "user@" in front
+ * of it. A name that begins with '-' is refused, because ssh would read it as an option. */
 static bool is_host_name(const char *name) {
-    if (name[0] == '-' || name[0] == '\0') return false;
+    const char *host = host_of(name);
+    if (name[0] == '-' || name[0] == '@' || host[0] == '-' || host[0] == '\0') return false;
     for (const char *at = name; *at != '\0'; at++) {
         if (!isalnum((unsigned char) *at) && strchr("._-@:%", *at) == NULL) return false;
     }
-    return name[strlen(name) - 1] != '@';
+    return strchr(name, ':') == NULL || is_ipv6(host);
 }
 
 static int read_slots(const char *text, const char *word, uint32_t *out, struct cr_error *err) {
@@ -57,21 +77,24 @@ static int read_slots(const char *text, const char *word, uint32_t *out, struct 
     return 0;
 }
 
-/* Returns the colon in front of the slots in `word`, or NULL if there are no slots. A word with
- * several colons is an IPv6 address; with slots, such an address stands in brackets. */
+/* Returns the colon in front of the number of slots in `word`, or NULL if there is no such number.
+ * A word with several colons is an IPv6 address; if slots follow such an address, it is in
+ * brackets. */
 static char *slots_colon(char *word) {
     char *bracket = strchr(word, ']'), *first = strchr(word, ':');
     if (bracket != NULL) return bracket[1] == ':' ? bracket + 1 : NULL;
     return first != NULL && strchr(first + 1, ':') == NULL ? first : NULL;
 }
 
-/* Removes the brackets of an IPv6 address: "user@[::1]" becomes "user@::1". */
-static void drop_brackets(char *name) {
-    char *to = name;
-    for (const char *at = name; *at != '\0'; at++) {
-        if (*at != '[' && *at != ']') *to++ = *at;
-    }
-    *to = '\0';
+/* Removes the brackets of an IPv6 address: "user@[::1]" becomes "user@::1". Returns false if there
+ * are brackets around anything else, or only one bracket. */
+static bool drop_brackets(char *name) {
+    char *host = name + (host_of(name) - name), *end = strchr(host, ']');
+    if (strpbrk(name, "[]") == NULL) return true;
+    if (host[0] != '[' || end == NULL || end[1] != '\0') return false;
+    *end = '\0';
+    memmove(host, host + 1, strlen(host));
+    return is_ipv6(host);
 }
 
 /* Parses "HOST" or "HOST:N". */
@@ -88,10 +111,9 @@ static int read_word(const char *word, struct hosts_entry *out, struct cr_error 
         if (rc < 0) return rc;
         *colon = '\0';
     }
-    drop_brackets(copy);
-    if (!is_host_name(copy) || strlen(copy) >= sizeof(out->name)) {
-        return cr_fail(err, -EINVAL, "'%.200s' is not the name of a host; write HOST or HOST:8",
-                       word);
+    if (!drop_brackets(copy) || !is_host_name(copy) || strlen(copy) >= sizeof(out->name)) {
+        return cr_fail(err, -EINVAL, "'%.200s' is not the name of a host; write HOST or HOST:8, "
+                       "with an IPv6 address in brackets: [fd00::1]:8", word);
     }
     memcpy(out->name, copy, strlen(copy) + 1);
     return 0;
@@ -115,8 +137,8 @@ int hosts_read_list(const char *text, struct hosts_list *list, struct cr_error *
 
 /* ---- hostfiles ---- */
 
-/* Parses a word after the host: "slots=N" gives the slots. "max_slots=N" of Open MPI and
- * "ifhn=NAME" of MPICH have no effect. */
+/* Parses a setting that follows the host on its line. "slots=N" sets the slots. "max_slots=N" (Open
+ * MPI) and "ifhn=NAME" (MPICH) are accepted and ignored. */
 static int read_setting(const char *word, struct hosts_entry *entry, struct cr_error *err) {
     const char *value = strchr(word, '=');
     size_t n = value == NULL ? 0 : (size_t) (value - word);
@@ -130,8 +152,8 @@ static int read_setting(const char *word, struct hosts_entry *entry, struct cr_e
     return cr_fail(err, -EINVAL, "'%.100s' is not known; write 'HOST slots=8' or 'HOST:8'", word);
 }
 
-/* Parses one line, which may be empty, and appends its host to the list. Writes NULs into the
- * line. */
+/* Parses one line of a hostfile, and appends its host, if there is one, to the list. Changes the
+ * line: writes NULs into it. */
 static int read_line(char *line, struct hosts_list *list, struct cr_error *err) {
     static const char blanks[] = " \t\r";
     struct hosts_entry entry;
@@ -149,6 +171,8 @@ static int read_line(char *line, struct hosts_list *list, struct cr_error *err) 
 int hosts_read_file(const char *text, struct hosts_list *list, struct cr_error *err) {
     char line[1024];
     unsigned number = 1;
+    size_t mark = strlen(BYTE_ORDER_MARK);
+    if (strncmp(text, BYTE_ORDER_MARK, mark) == 0) text += mark;
     for (const char *at = text; *at != '\0'; number++) {
         size_t n = strcspn(at, "\n");
         if (n >= sizeof(line)) {
@@ -160,6 +184,16 @@ int hosts_read_file(const char *text, struct hosts_list *list, struct cr_error *
         int rc = read_line(line, list, err);
         if (rc < 0) return cr_wrap(err, "line %u", number);
         at += n + (at[n] == '\n');
+    }
+    return 0;
+}
+
+int hosts_refuse_users(const struct hosts_list *list, struct cr_error *err) {
+    for (size_t i = 0; i < list->count; i++) {
+        const char *name = list->items[i].name, *host = host_of(name);
+        if (host == name) continue;
+        return cr_fail(err, -EINVAL, "'%.200s': a job daemon runs commands as the user who calls "
+                       "it; write '%.200s', or use --hosts, which calls ssh", name, host);
     }
     return 0;
 }

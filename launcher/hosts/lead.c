@@ -21,7 +21,8 @@ static bool is_over(const struct lead *l, uint32_t host) {
     return l->states[host] == LEAD_ENDED || l->states[host] == LEAD_LOST;
 }
 
-/* Returns whether the job can still have min_nodes nodes. */
+/* Returns true if the job can still have min_nodes nodes. Hosts that are lost, and hosts whose
+ * launcher has failed, do not count. */
 static bool has_enough(const struct lead *l) {
     uint32_t gone = l->count[LEAD_LOST] + l->count[LEAD_ENDED] - l->succeeded;
     return l->hosts - gone >= l->min_nodes;
@@ -48,19 +49,21 @@ void lead_lost(struct lead *l, uint32_t host, int64_t now_ms) {
     set_state(l, host, LEAD_LOST);
     if (has_enough(l)) return;
     l->short_ms = now_ms;
-    /* the lost host is the reason, not the launchers that are stopped because of it */
+    /* The job fails because of the lost host, so its status is 1, unless a launcher has failed
+     * before. The status of a launcher that is stopped later, because of this loss, does not
+     * count. */
     if (l->status == 0) l->status = 1;
 }
 
-/* Returns whether the launchers shall start now. */
+/* Returns whether it is time to start the launchers. */
 static bool is_time_to_begin(const struct lead *l, int64_t now_ms) {
     if (l->min_nodes == l->hosts) return l->states[0] == LEAD_READY;
     if (l->count[LEAD_READY] < l->min_nodes) return false;
     return l->count[LEAD_STARTING] == 0 || now_ms >= l->enough_ms + l->last_call_ms;
 }
 
-/* Returns whether the job is over: all hosts have ended or are lost; or all launchers that were
- * started have ended. In the second case, hosts that are still STARTING are not waited for. */
+/* Returns true if the job is over: all hosts have ended or are lost, or all launchers that were
+ * started have ended. In the second case, hosts in the state STARTING are not waited for. */
 static bool is_finished(const struct lead *l) {
     if (l->count[LEAD_ENDED] + l->count[LEAD_LOST] == l->hosts) return true;
     if (!l->has_begun || l->count[LEAD_RUNNING] > 0 || l->count[LEAD_ENDED] == 0) return false;

@@ -1,10 +1,11 @@
-/* Host names in front of lines: see lines_internal.h. */
+/* Writes host names in front of lines: see lines_internal.h. */
 #include "launcher/hosts/lines_internal.h"
 
 #include <string.h>
 
-/* Begins or continues a line of the host: ends the unfinished line of another host, and writes the
- * prefix unless the host's own line is continued. */
+/* Prepares `out` for text of `host`. If the last line that was written is an unfinished line of
+ * this host, the text continues it. Otherwise the function ends an unfinished line of another host,
+ * and writes the host's prefix. */
 static int begin_line(struct hosts_lines *l, uint32_t host, struct cr_buffer *out) {
     if (l->open == (int64_t) host) return 0;
     int rc = l->open >= 0 ? cr_buffer_append(out, "\n", 1) : 0;
@@ -13,8 +14,8 @@ static int begin_line(struct hosts_lines *l, uint32_t host, struct cr_buffer *ou
     return rc == 0 ? cr_buffer_append(out, prefix, strlen(prefix)) : rc;
 }
 
-/* Writes the kept bytes of the host and data[0..len), the end of which is the end of a line if
- * `ends` is true. */
+/* Writes the bytes of the host that were kept, and then data[0..len). `ends` is true if
+ * data[0..len) ends with a newline. */
 static int write_line(struct hosts_lines *l, uint32_t host, const char *data, size_t len, bool ends,
                       struct cr_buffer *out) {
     struct cr_buffer *kept = &l->streams[host].kept;

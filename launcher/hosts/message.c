@@ -35,8 +35,8 @@ static size_t length_of(const char *const *texts) {
     return n;
 }
 
-/* Appends the header of a frame whose payload the caller appends next. Stores in *begin where the
- * frame begins. */
+/* Appends the header of a frame. The caller then appends the payload and calls end_frame(). Stores
+ * in *begin the position in `out` at which the frame begins. */
 static int begin_frame(struct cr_buffer *out, enum hosts_message type, uint32_t host,
                        size_t *begin) {
     const char byte = (char) type;
@@ -46,8 +46,9 @@ static int begin_frame(struct cr_buffer *out, enum hosts_message type, uint32_t 
     return rc == 0 ? put_number(out, host) : rc;
 }
 
-/* Writes the length of the frame that began at `begin` into its header. `rc` is the result of the
- * functions that appended the payload; if it is negative, removes the frame. */
+/* Completes the frame that begins at out->data + begin: writes its length into its header. `rc` is
+ * the result of the functions that have appended the payload. If `rc` is negative, removes the
+ * frame from `out`. */
 static int end_frame(struct cr_buffer *out, size_t begin, int rc) {
     size_t len = out->len - begin;
     if (rc == 0 && len - HOSTS_HEADER > HOSTS_PAYLOAD_MAX) rc = -E2BIG;
@@ -108,7 +109,8 @@ static int put_plan_texts(struct cr_buffer *out, const struct hosts_plan *p,
 int hosts_put_plan(struct cr_buffer *out, const struct hosts_plan *plan,
                    struct hosts_range range) {
     const uint32_t numbers[] = {range.first, range.count, plan->max_nodes, plan->input_host,
-                                plan->fan_out, plan->copies_crun};
+                                plan->fan_out, plan->copies_crun, plan->has_pty,
+                                plan->pty_size};
     size_t begin;
     int rc = begin_frame(out, HOSTS_PLAN, range.first, &begin);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && rc == 0; i++) {
@@ -120,8 +122,9 @@ int hosts_put_plan(struct cr_buffer *out, const struct hosts_plan *plan,
 
 /* ---- decoding ---- */
 
-/* The part of a payload that is not decoded yet. `failed` is 0, or a negative errno once a value
- * could not be decoded; after that, all further values are 0, "" or NULL. */
+/* The part of a payload that is not decoded yet. `failed` is 0, or a negative errno if a value
+ * could not be decoded. If it is negative, the functions below return 0, "" or NULL for each
+ * further value. */
 struct reader {
     const char *at;
     size_t left;
@@ -143,7 +146,7 @@ static uint32_t take_number(struct reader *r) {
     return number;
 }
 
-/* Returns the next text, and its length in *len; "" if r->failed is set. */
+/* Returns the next text, and stores its length in *len. Returns "" if r->failed is negative. */
 static const char *take_bytes(struct reader *r, size_t *len) {
     *len = take_number(r);
     if (r->failed == 0 && (*len >= r->left || r->at[*len] != '\0')) r->failed = -EPROTO;
@@ -161,11 +164,12 @@ static const char *take_text(struct reader *r) {
     return text;
 }
 
-/* Returns the next list of texts, which ends with NULL and which the caller frees; NULL if
- * r->failed is set. If `count` is not UINT32_MAX, the list must have exactly `count` texts. */
+/* Returns the next list of texts, which ends with NULL and which the caller frees. Returns NULL if
+ * r->failed is negative. If `count` is not UINT32_MAX, a list with another number of texts is an
+ * error. */
 static const char *const *take_texts(struct reader *r, uint32_t count) {
     uint32_t n = take_number(r);
-    /* a text takes at least 5 bytes: 4 of its length, and its NUL */
+    /* a text has at least 5 bytes: its length (4 bytes) and its NUL */
     if (n > r->left / 5 || (count != UINT32_MAX && n != count)) r->failed = -EPROTO;
     if (r->failed < 0) return NULL;
     const char **texts = calloc((size_t) n + 1, sizeof(*texts));
@@ -224,6 +228,8 @@ int hosts_get_plan(const struct hosts_frame *frame, struct hosts_plan *out) {
     out->input_host = take_number(&r);
     out->fan_out = take_number(&r);
     out->copies_crun = take_number(&r);
+    out->has_pty = take_number(&r);
+    out->pty_size = take_number(&r);
     bool is_range = out->range.count >= 1 && out->range.count <= HOSTS_MAX &&
                     out->range.first <= HOSTS_MAX - out->range.count;
     if (!is_range || out->fan_out == 0) r.failed = -EPROTO;

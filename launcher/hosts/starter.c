@@ -1,9 +1,9 @@
-/* The starter: the crun that the user calls with --hosts. It starts the deputies, lets lead.c
- * decide when the job begins and ends, shows the output of all hosts, and passes on its input and
- * signals.
+/* The starter: the crun that the user calls with --hosts. It starts the deputies, shows the output
+ * of all hosts, and sends its own input and signals to the launchers. lead.c decides when the job
+ * begins and ends.
  *
- * A signal that arrives before any launcher was started ends the starter. After that, the starter
- * passes each signal on to the launchers of all hosts, and they act on it. */
+ * A signal that arrives before the first launcher was started ends the starter. Each later signal
+ * is sent to the launchers of all hosts, which act on it. */
 #include "launcher/hosts/branches_internal.h"
 
 #include "agent/output/console.h"
@@ -22,12 +22,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
-#define FLUSH_MS     50 /* time without output after which an incomplete line is shown */
-#define CREDIT_BYTES ((int64_t) 256 << 10) /* most bytes of input on their way to the launcher */
+#define FLUSH_MS     50 /* time in ms without output after which an incomplete line is shown */
+#define CREDIT_BYTES ((int64_t) 256 << 10) /* largest number of bytes of input that are sent and not
+                                            * yet taken by the launcher */
 #define RSH_WORDS    48
-#define LAST_SIGNALS 4 /* number of signals, such as SIGINT, after which the starter ends at once */
+#define LAST_SIGNALS 4 /* the starter ends at once after this number of signals, such as SIGINT */
 
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 #define SIGNALS (sizeof(forwarded) / sizeof(forwarded[0]))
@@ -42,31 +44,53 @@ struct starter {
     struct lead lead;
     uv_timer_t lead_timer, flush_timer;
     uv_signal_t signals[SIGNALS];
-    int closing_signal; /* the signal that came before any launcher was started, or 0 */
-    unsigned end_signals; /* number of SIGINT, SIGTERM … that have been passed on */
+    int closing_signal; /* the signal that ended the starter before a launcher was started; 0 if
+                         * none did */
+    /* number of signals such as SIGINT and SIGTERM that were sent on to the launchers */
+    unsigned end_signals;
 
-    char (*addresses)[CR_HOST_MAX]; /* [hosts]: address that the deputy has reported, or "" */
+    char (*addresses)[CR_HOST_MAX]; /* [hosts]: own address of each host, which its deputy has
+                                     * reported, or "" */
     uint32_t *ports;                /* [hosts]: a free port of the host */
 
     struct console console[STREAMS];
     struct hosts_lines lines[STREAMS];
     char **prefixes;
 
+    /* --pty: while a launcher has the pseudo terminal, this terminal is in raw mode */
+    uv_signal_t resized;
+    struct termios cooked; /* mode of this terminal before raw mode; valid if is_raw */
+    bool is_raw;
+
     int64_t credit;       /* bytes of input that may be sent now */
     int input_epoll;      /* epoll descriptor that watches descriptor 0; -1 if none is open */
-    bool input_can_block; /* false if descriptor 0 is a file */
+    bool input_can_block; /* false if a read of descriptor 0 never waits, as for a regular file */
     uv_poll_t input_poll;
 
     bool is_closing;
-    struct cr_error why; /* why a host was lost, if that has not been shown to the user yet */
+    struct cr_error why; /* why the starter ends, if the reason is a lost host or a lack of memory;
+                          * conclude() reports this text */
 };
 
 static void step(struct starter *s);
 
 /* ---- the console ---- */
 
+/* Writes lines to a terminal in raw mode, which does not return to the left at the end of a line:
+ * puts a carriage return before each newline. */
+static void write_raw_lines(struct console *c, const char *text, size_t len) {
+    for (size_t at = 0; at < len;) {
+        const char *end = memchr(text + at, '\n', len - at);
+        size_t n = end != NULL ? (size_t) (end - text) - at : len - at;
+        if (n > 0) console_write(c, text + at, n);
+        if (end != NULL) console_write(c, "\r\n", 2);
+        at += n + (end != NULL);
+    }
+}
+
 static void write_console(struct starter *s, int which, const struct cr_buffer *text) {
-    if (text->len > 0) console_write(&s->console[which], text->data, text->len);
+    if (text->len > 0 && s->is_raw) write_raw_lines(&s->console[which], text->data, text->len);
+    else if (text->len > 0) console_write(&s->console[which], text->data, text->len);
     bool is_full = console_is_full(&s->console[OUT]) || console_is_full(&s->console[ERR]);
     if (is_full) branches_pause(&s->branches, true);
 }
@@ -96,15 +120,25 @@ static void on_flush(uv_timer_t *timer) {
     }
 }
 
+/* Shows output of the pseudo terminal as it is, because it may move the cursor. */
+static void show_raw(struct starter *s, const struct hosts_frame *frame) {
+    if (frame->len > 0) console_write(&s->console[OUT], frame->data, frame->len);
+    if (console_is_full(&s->console[OUT])) branches_pause(&s->branches, true);
+}
+
 static void show_output(struct starter *s, const struct hosts_frame *frame) {
     int which = frame->type == HOSTS_OUT ? OUT : ERR;
+    if (s->job->has_pty && frame->host == s->plan.input_host && which == OUT) {
+        show_raw(s, frame);
+        return;
+    }
     show(s, which, frame->host, frame->data, frame->len);
     if (s->lines[which].streams[frame->host].kept.len > 0) {
         (void) uv_timer_start(&s->flush_timer, on_flush, FLUSH_MS, 0);
     }
 }
 
-/* Writes a line of the starter itself to stderr. */
+/* Writes a message of the starter itself to stderr, after "crun: ". */
 static void say(struct starter *s, const char *text) {
     struct cr_buffer line = {0};
     (void) hosts_lines_end(&s->lines[ERR], &line);
@@ -121,8 +155,8 @@ static void end_input(struct starter *s) {
     if (s->input_can_block) uv_close((uv_handle_t *) &s->input_poll, NULL);
 }
 
-/* Reads descriptor 0 once, and sends what it has read. Returns false if there was nothing to read,
- * or if the input has ended. */
+/* Reads descriptor 0 once, and sends the bytes to the launcher that gets the input. Returns true if
+ * bytes were sent; false if there is nothing to read now or the input has ended. */
 static bool read_input(struct starter *s) {
     static char data[HOSTS_DATA_MAX];
     struct cr_buffer frame = {0};
@@ -153,10 +187,10 @@ static void pump_input(struct starter *s) {
     else while (s->input_epoll >= 0 && s->credit > 0 && read_input(s)) continue;
 }
 
-/* Begins to read descriptor 0 and to pass on what it reads. libuv would make the descriptor
- * non-blocking, also for other processes that share it, so libuv watches an epoll descriptor that
- * watches descriptor 0. If crun is in the background of a terminal, it does not read: the kernel
- * would stop it. */
+/* Begins to read descriptor 0, whose bytes are sent to a launcher. libuv watches an epoll
+ * descriptor that watches descriptor 0: if libuv watched descriptor 0 itself, it would make it
+ * non-blocking, also for other processes that share it. If crun runs in the background of a
+ * terminal, descriptor 0 is not read, because the kernel would stop crun. */
 static void begin_input(struct starter *s) {
     struct epoll_event event = {.events = EPOLLIN};
     if (s->input_epoll >= 0 || s->is_closing) return;
@@ -172,6 +206,42 @@ static void begin_input(struct starter *s) {
     pump_input(s);
 }
 
+/* ---- the pseudo terminal of --pty ---- */
+
+/* Returns the size of this terminal as HOSTS_SIZE has it; 0 if it is unknown. */
+static uint32_t read_size(void) {
+    struct winsize size = {0};
+    (void) ioctl(1, TIOCGWINSZ, &size);
+    return (uint32_t) size.ws_row << 16 | size.ws_col;
+}
+
+static void on_resized(uv_signal_t *handle, int signum) {
+    struct starter *s = handle->data;
+    struct cr_buffer frame = {0};
+    (void) signum;
+    (void) hosts_put_number(&frame, HOSTS_SIZE, s->plan.input_host, read_size());
+    branches_send(&s->branches, s->plan.input_host, &frame);
+    cr_buffer_done(&frame);
+}
+
+/* Call this when the launcher with the pseudo terminal runs. Sets this terminal to raw mode, so
+ * that it passes on every byte unchanged, also ^C: the pseudo terminal interprets the bytes, and
+ * processes the output. Sends the size, which may have changed since the plan was sent. */
+static void begin_pty(struct starter *s) {
+    struct termios raw;
+    if (!s->job->has_pty || s->is_raw || tcgetattr(0, &s->cooked) < 0) return;
+    raw = s->cooked;
+    cfmakeraw(&raw);
+    s->is_raw = tcsetattr(0, TCSADRAIN, &raw) == 0;
+    (void) uv_signal_start(&s->resized, on_resized, SIGWINCH);
+    on_resized(&s->resized, SIGWINCH);
+}
+
+static void end_pty(struct starter *s) {
+    if (s->is_raw) (void) tcsetattr(0, TCSADRAIN, &s->cooked);
+    s->is_raw = false;
+}
+
 /* ---- frames from the hosts ---- */
 
 static void take_ready(struct starter *s, const struct hosts_frame *frame) {
@@ -185,7 +255,8 @@ static void take_lost(struct starter *s, const struct hosts_frame *frame) {
     char text[CR_ERROR_TEXT_MAX];
     (void) snprintf(text, sizeof(text), "%.*s", (int) frame->len, frame->data);
     lead_lost(&s->lead, frame->host, cr_monotonic_ms());
-    /* if the starter ends now, the reason becomes its error; otherwise it is shown at once */
+    /* If the starter ends because of the lost host, `text` becomes the starter's error. Otherwise
+     * it is shown now. */
     enum lead_action next = lead_next(&s->lead, cr_monotonic_ms());
     bool is_end = next == LEAD_GIVE_UP || next == LEAD_FINISH;
     if (is_end && s->why.code == 0) (void) cr_fail(&s->why, -EHOSTUNREACH, "%s", text);
@@ -212,6 +283,7 @@ static void on_frame(void *arg, const struct hosts_frame *frame) {
     case HOSTS_PLAN:
     case HOSTS_GO:
     case HOSTS_INPUT:
+    case HOSTS_SIZE:
     case HOSTS_SIGNAL: return;
     }
     step(s);
@@ -224,7 +296,8 @@ static const char *host_of(const char *name) {
     return at == NULL ? name : at + 1;
 }
 
-/* Formats where the nodes meet: at a free port of the host that hosts the rendezvous. */
+/* Stores in *go at which endpoint the nodes meet: at the free port of `host`, which hosts the
+ * rendezvous. Stores "" if the user's options give the endpoint. */
 static void write_endpoint(const struct starter *s, uint32_t host, struct hosts_go *go) {
     const char *address = s->addresses[host];
     char own[CR_HOST_MAX] = "";
@@ -238,8 +311,9 @@ static void write_endpoint(const struct starter *s, uint32_t host, struct hosts_
                     strchr(address, ':') != NULL ? "[%s]:%u" : "%s:%u", address, s->ports[host]);
 }
 
-/* Gives the order to start the launchers. The first call sends it to all hosts, and hosts that are
- * not ready yet get it as soon as they are; so later calls send nothing. */
+/* Starts the launchers. The first call sends the order to start to all hosts; a host that is not
+ * ready yet gets the order when it is. Later calls send nothing: they only record which hosts now
+ * run. */
 static void begin(struct starter *s) {
     struct hosts_go go = s->branches.go;
     if (!s->lead.has_begun) {
@@ -247,7 +321,9 @@ static void begin(struct starter *s) {
         branches_go(&s->branches, HOSTS_ALL, &go);
     }
     lead_went(&s->lead);
-    if (s->lead.states[s->plan.input_host] == LEAD_RUNNING) begin_input(s);
+    if (s->lead.states[s->plan.input_host] != LEAD_RUNNING) return;
+    begin_pty(s);
+    begin_input(s);
 }
 
 static void pass_signal(struct starter *s, int signum) {
@@ -271,6 +347,7 @@ static void finish(struct starter *s) {
     if (s->is_closing) return;
     s->is_closing = true;
     end_input(s);
+    uv_close((uv_handle_t *) &s->resized, NULL);
     uv_close((uv_handle_t *) &s->lead_timer, NULL);
     for (size_t i = 0; i < SIGNALS; i++) uv_close((uv_handle_t *) &s->signals[i], NULL);
     branches_close(&s->branches);
@@ -311,7 +388,8 @@ static void on_signal(uv_signal_t *handle, int signum) {
     pass_signal(s, signum);
     if (signum == SIGUSR1 || signum == SIGUSR2) return;
     if (++s->end_signals < 2) return;
-    /* after a second signal, the starter does not wait for a console that takes no output */
+    /* After a second signal, the starter does not wait any more for a console that takes no
+     * output. */
     for (int which = OUT; which <= ERR; which++) {
         console_kill(&s->console[which]);
         (void) uv_poll_stop(&s->console[which].poll);
@@ -320,10 +398,13 @@ static void on_signal(uv_signal_t *handle, int signum) {
     if (s->end_signals >= LAST_SIGNALS) finish(s);
 }
 
-/* Starts handling the signals that are forwarded, also those that were ignored before, as a script
- * ignores SIGINT for a command that it starts in the background. Only SIGHUP stays ignored if it
- * was, as under nohup(1). crun on one host does the same (launcher/crun.c). */
+/* Starts handling the signals of forwarded[], even if they were ignored when crun started. (A
+ * script ignores SIGINT for a command that it starts in the background.) Only SIGHUP stays ignored
+ * if it was, as under nohup(1). launcher/crun.c does the same for a job on one host. */
 static void watch_signals(struct starter *s) {
+    (void) uv_signal_init(&s->loop, &s->resized); /* begin_pty() starts it */
+    s->resized.data = s;
+    uv_unref((uv_handle_t *) &s->resized);
     for (size_t i = 0; i < SIGNALS; i++) {
         struct sigaction old;
         (void) uv_signal_init(&s->loop, &s->signals[i]);
@@ -337,9 +418,9 @@ static void watch_signals(struct starter *s) {
 
 /* ---- the plan ---- */
 
-/* Splits the text of --rsh at its blanks, which changes `text`. If the text is just "ssh", adds
- * options. With them ssh asks for no password (several processes of ssh cannot ask at once), gives
- * up after 15 s if a host does not answer, and notices when a host has disappeared. */
+/* Splits `text`, the value of --rsh, at its blanks; changes `text`. If the value is just "ssh",
+ * adds options with which ssh asks for no password (several processes of ssh cannot ask at once),
+ * gives up if a host does not answer for 15 s, and notices when a host has disappeared. */
 static void split_rsh(char *text, const char *words[RSH_WORDS]) {
     static const char *const options[] = {"-x", "-T", "-o", "BatchMode=yes", "-o",
                                           "ConnectTimeout=15", "-o", "ServerAliveInterval=15"};
@@ -354,12 +435,19 @@ static void split_rsh(char *text, const char *words[RSH_WORDS]) {
     words[n] = NULL;
 }
 
-/* If stdout is a terminal, writes "COLUMNS=N" to `out`: how many columns a line of a worker has
- * beside the longest prefix. Otherwise, or if few columns are left, writes "". */
+/* If stdout is a terminal, writes "COLUMNS=N" to `out`. N is the number of columns that are left
+ * for a worker's line behind the longest host name. If stdout is no terminal, or N would be small,
+ * writes "". With --pty writes "TERM=..." instead: the workers can ask the pseudo terminal for its
+ * size, and COLUMNS would hide later sizes. */
 static void write_columns(const struct starter *s, char *out, size_t cap) {
     struct winsize size = {0};
     size_t longest = 0;
     out[0] = '\0';
+    if (s->job->has_pty) {
+        const char *term = getenv("TERM");
+        if (term != NULL && strlen(term) + 6 <= cap) (void) snprintf(out, cap, "TERM=%s", term);
+        return;
+    }
     if (!isatty(1) || ioctl(1, TIOCGWINSZ, &size) < 0 || size.ws_col == 0) return;
     for (uint32_t i = 0; i < s->plan.range.count; i++) {
         size_t n = strlen(s->prefixes[i]);
@@ -379,7 +467,7 @@ static size_t length_of(const char *const *texts) {
 struct plan_texts {
     const char **names, **workers, **variables;
     const char *rsh_words[RSH_WORDS];
-    char *rsh, columns[32], folder[4096], crun[4096];
+    char *rsh, columns[128], folder[4096], crun[4096];
 };
 
 static int make_lists(struct starter *s, struct plan_texts *t) {
@@ -416,6 +504,7 @@ static int make_plan(struct starter *s, struct plan_texts *t, struct cr_error *e
     s->plan = (struct hosts_plan){
         .range = {0, (uint32_t) job->host_count}, .names = t->names, .workers = t->workers,
         .max_nodes = job->max_nodes, .fan_out = job->fan_out, .copies_crun = job->copy_crun,
+        .has_pty = job->has_pty, .pty_size = job->has_pty ? read_size() : 0,
         .folder = t->folder, .crun = t->crun, .conf = job->conf, .rsh = t->rsh_words,
         .options = job->options, .program = job->program, .variables = t->variables,
         .secret = job->secret == NULL ? "" : job->secret, .secret_len = job->secret_len};
@@ -500,7 +589,7 @@ static int open_loop(struct starter *s, struct cr_error *err) {
     return 0;
 }
 
-/* Runs the loop until all links are closed, and then until the console has taken all output. */
+/* Runs the loop until all links are closed and the console has taken all output. */
 static void run_loop(struct starter *s) {
     if (s->job->host_count > 0 && branches_open(&s->branches, s->plan.range) < 0) {
         (void) cr_fail(&s->why, -ENOMEM, "no memory left to start hosts");
@@ -514,11 +603,12 @@ static void run_loop(struct starter *s) {
         console_close(&s->console[which], on_console_closed);
     }
     (void) uv_run(&s->loop, UV_RUN_DEFAULT);
+    end_pty(s);
     (void) uv_loop_close(&s->loop);
 }
 
-/* Returns the exit status. If the job failed because a host was lost, and this has not been shown
- * to the user, sets err and returns a negative errno. */
+/* Returns the exit status of the starter. If a lost host has made the job fail, and the user has
+ * not been told so yet, sets err and returns a negative errno instead. */
 static int conclude(const struct starter *s, struct cr_error *err) {
     if (s->closing_signal != 0) cr_die_by(s->closing_signal);
     if (s->why.code == 0 || s->lead.succeeded >= s->lead.min_nodes) return lead_status(&s->lead);
@@ -531,6 +621,10 @@ int hosts_run(const struct hosts_job *job, struct cr_error *err) {
     static struct starter s;
     s = (struct starter){.job = job, .input_epoll = -1};
     texts = (struct plan_texts){0};
+    if (job->has_pty && (!isatty(0) || !isatty(1) || tcgetpgrp(0) != getpgrp())) {
+        return cr_fail(err, -ENOTTY, "--pty needs a terminal as stdin and stdout, and crun in its "
+                       "foreground; leave --pty out");
+    }
     int rc = allocate(&s);
     if (rc < 0) rc = cr_fail(err, rc, "no memory left to start hosts");
     if (rc == 0) rc = make_plan(&s, &texts, err);
@@ -539,6 +633,7 @@ int hosts_run(const struct hosts_job *job, struct cr_error *err) {
         (void) signal(SIGPIPE, SIG_IGN);
         s.branches = (struct branches){.loop = &s.loop, .plan = &s.plan, .on_frame = on_frame,
                                        .starts_local = job->starts_local,
+                                       .caller = job->caller,
                                        .on_closed = on_links_closed, .arg = &s};
         lead_init(&s.lead, s.lead.states, s.plan.range.count, job->min_nodes, job->last_call_ms);
         run_loop(&s);

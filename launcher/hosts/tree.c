@@ -1,4 +1,4 @@
-/* Divides the hosts of a job among the processes that start them: see tree_internal.h. */
+/* Divides the hosts of a job into the ranges that each process starts: see tree_internal.h. */
 #include "launcher/hosts/tree_internal.h"
 
 uint32_t hosts_range_parts(struct hosts_range range, uint32_t fan_out) {

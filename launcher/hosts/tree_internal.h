@@ -1,16 +1,15 @@
-/* The tree in which hosts are started: which process starts which hosts. Pure.
+/* Decides which process starts which hosts; the processes form a tree. Pure.
  *
- * A process that is responsible for a range of hosts divides it into at most fan_out ranges of
- * nearly the same size, and starts the first host of each range. The deputy of that first host is
- * responsible for the other hosts of the range. So if a job has at most fan_out hosts, the starter
- * starts all of them itself. */
+ * A process that must start a range of hosts divides it into at most fan_out ranges of nearly the
+ * same size, and starts the first host of each range. The deputy on that host must start the other
+ * hosts of its range. So the starter itself starts all hosts if there are at most fan_out. */
 #ifndef LAUNCHER_HOSTS_TREE_H
 #define LAUNCHER_HOSTS_TREE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The hosts from `first` to `first` + `count` - 1, as numbers in the job's list of hosts. */
+/* A range of hosts: from number `first` to number `first` + `count` - 1 of the job's list. */
 struct hosts_range {
     uint32_t first, count;
 };

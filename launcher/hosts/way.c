@@ -20,25 +20,12 @@ enum hosts_way hosts_way_next(enum hosts_way way, int status, bool copies) {
     return way == HOSTS_BY_NAME && copies ? HOSTS_COPY : HOSTS_NO_WAY;
 }
 
-/* Appends a word for a POSIX shell, in quotes if it has characters that the shell would change. */
-static int put_word(struct cr_buffer *out, const char *word) {
-    bool is_safe = true;
-    for (const char *at = word; *at != '\0'; at++) {
-        is_safe &= isalnum((unsigned char) *at) || strchr("_@%+=:,./-", *at) != NULL;
-    }
-    if (is_safe) return cr_buffer_printf(out, "%s", word);
-    int rc = cr_buffer_append(out, "'", 1);
-    for (const char *at = word; *at != '\0' && rc == 0; at++) {
-        rc = *at == '\'' ? cr_buffer_append(out, "'\\''", 4) : cr_buffer_append(out, at, 1);
-    }
-    return rc == 0 ? cr_buffer_printf(out, "'") : rc;
-}
-
-/* Appends a shell script that makes a copy of crun on the host, if it is missing, and executes it.
- * The script prints whether the copy exists. If it is missing, the script reads `size` bytes from
- * its stdin into a temporary file, and links this file to the copy's name once it is complete. If
- * another host has made the copy in a shared home folder since then, ln(1) does not replace it,
- * because a deputy may be executing it. */
+/* Appends a shell script that copies crun to the host, unless the copy exists, and executes the
+ * copy. The script prints whether the copy exists. If it does not, the script reads `size` bytes
+ * from its stdin into a temporary file. When the file is complete, ln(1) gives it the name of the
+ * copy. Hosts may share the home folder, so another host may have made the copy in the meantime.
+ * ln(1) then fails, and the other host's copy stays. It must not be replaced, because a deputy may
+ * already execute it. */
 static int put_script(struct cr_buffer *out, uint64_t hash, size_t size) {
     return cr_buffer_printf(
         out,
@@ -53,7 +40,7 @@ static int put_script(struct cr_buffer *out, uint64_t hash, size_t size) {
 int hosts_way_command(enum hosts_way way, const char *crun, uint64_t hash, size_t size,
                       struct cr_buffer *out) {
     if (way == HOSTS_COPY) return put_script(out, hash, size);
-    int rc = put_word(out, way == HOSTS_BY_NAME ? "crun" : crun);
+    int rc = cr_shell_word_append(out, way == HOSTS_BY_NAME ? "crun" : crun);
     return rc == 0 ? cr_buffer_printf(out, " --deputy") : rc;
 }
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -39,11 +40,16 @@ static int complain_of_usage(const char *usage) {
 struct follower {
     const char *folder, *id;
     bool shows;          /* true if the output is copied to stdout */
-    bool passes_signals; /* true if signals to this process go to the job */
-    int console, inotify, keeper, signals; /* descriptors, or -1 */
+    bool passes_signals; /* true if signals that this process receives are sent to the job */
+    int console, inotify, keeper, signals; /* descriptors; -1 if not open */
+    bool gives_input; /* true as long as stdin of this process is read */
+    bool ends_input;  /* true if the end of stdin also ends the job's stdin */
+    bool has_credit;  /* true if the keeper allows the client to send input now */
+    bool is_refused;  /* true if the keeper serves as many clients as it can, and not this one */
 };
 
-/* Copies what the job has written since the last call. Returns false if stdout takes no more. */
+/* Copies to stdout what the job has written since the last call. Returns false if stdout cannot be
+ * written to. */
 static bool show_new(struct follower *f) {
     static char chunk[65536];
     for (ssize_t n; f->shows && (n = read(f->console, chunk, sizeof(chunk))) > 0;) {
@@ -88,13 +94,32 @@ static void close_follower(struct follower *f) {
     cr_close_fd(&f->signals);
 }
 
+/* Returns true if stdin is to be read now. A client that runs in the background of a terminal does
+ * not read stdin, because the kernel would stop it. */
+static bool wants_input(const struct follower *f) {
+    if (!f->gives_input || !f->has_credit) return false;
+    return !isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+/* Reads stdin once, and sends the bytes to the keeper. */
+static void pass_input(struct follower *f) {
+    char packet[1 + KEEPER_INPUT_MAX] = {KEEPER_INPUT};
+    ssize_t n = read(STDIN_FILENO, packet + 1, KEEPER_INPUT_MAX);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (n <= 0) f->gives_input = false;
+    if (n < 0 || (n == 0 && !f->ends_input)) return;
+    f->has_credit = false;
+    (void) send(f->keeper, packet, 1 + (size_t) n, MSG_NOSIGNAL);
+}
+
 static int send_signal(const struct follower *f, int signum) {
     struct keeper_packet p = {.type = KEEPER_SIGNAL, .number = signum};
     return send(f->keeper, &p, sizeof(p), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Passes on the signals that have come. Returns false if the client detaches: SIGQUIT (^\) and
- * SIGHUP, the end of the terminal, leave the job running. */
+/* Forwards to the job the signals that this client has received. SIGQUIT (^\) and SIGHUP (the
+ * terminal is closed) are not forwarded: they make the client detach, and the job goes on. Returns
+ * false if the client detaches. */
 static bool pass_signals(struct follower *f) {
     struct signalfd_siginfo info;
     while (read(f->signals, &info, sizeof(info)) == (ssize_t) sizeof(info)) {
@@ -104,7 +129,8 @@ static bool pass_signals(struct follower *f) {
     return true;
 }
 
-/* Reads the exit status of the job after its keeper has closed the connection. */
+/* Returns the exit status of the job, whose keeper has closed the connection. If the keeper has
+ * left no status, prints an error and returns EXIT_FAILED. */
 static int status_after_end(const struct follower *f) {
     int status;
     if (kept_read_status(f->folder, f->id, &status) == 0) return status;
@@ -113,16 +139,38 @@ static int status_after_end(const struct follower *f) {
     return EXIT_FAILED;
 }
 
-/* Follows the job until it ends or the client detaches. Returns the job's exit status; 0 after a
- * detach. */
+/* Reads one packet of the keeper. Returns false if the job has ended, or if the keeper has refused
+ * this client or has closed the connection. */
+static bool take_packet(struct follower *f) {
+    struct keeper_packet p = {0};
+    ssize_t n;
+    /* If the keeper has closed the connection without reading all that this client has sent, the
+     * first recv() fails with ECONNRESET; the next one gets what the keeper has sent before. */
+    while ((n = recv(f->keeper, &p, sizeof(p), 0)) < 0) {
+        if (errno != EINTR && errno != ECONNRESET) return false;
+    }
+    if (p.type == KEEPER_CREDIT) f->has_credit = true;
+    if (p.type == KEEPER_FULL) {
+        f->is_refused = true;
+        (void) fprintf(stderr,
+                       "crun: error: cannot follow the job '%s': %d other commands follow it, and "
+                       "its keeper serves no more; end one of them\n", f->id, (int) p.number);
+    }
+    return n > 0 && p.type != KEEPER_ENDED && p.type != KEEPER_FULL;
+}
+
+/* Follows the job until it ends or the client detaches. Returns the job's exit status; 0 if the
+ * client detaches; or EXIT_FAILED if stdout cannot be written to, or the keeper refuses this
+ * client. */
 static int follow(struct follower *f) {
-    enum { OUTPUT, KEEPER, SIGNALS, COUNT };
+    enum { OUTPUT, KEEPER, SIGNALS, INPUT, COUNT };
     char events[4096];
-    struct keeper_packet p;
     while (f->keeper >= 0) {
         struct pollfd fds[COUNT] = {[OUTPUT] = {.fd = f->inotify, .events = POLLIN},
                                     [KEEPER] = {.fd = f->keeper, .events = POLLIN},
-                                    [SIGNALS] = {.fd = f->signals, .events = POLLIN}};
+                                    [SIGNALS] = {.fd = f->signals, .events = POLLIN},
+                                    [INPUT] = {.fd = wants_input(f) ? STDIN_FILENO : -1,
+                                               .events = POLLIN}};
         if (!show_new(f)) return EXIT_FAILED;
         if (poll(fds, COUNT, -1) < 0) continue;
         while (read(f->inotify, events, sizeof(events)) > 0) continue;
@@ -131,17 +179,26 @@ static int follow(struct follower *f) {
                            f->id, f->id);
             return 0;
         }
-        if (fds[KEEPER].revents != 0 && recv(f->keeper, &p, sizeof(p), 0) <= 0) break;
-        if (fds[KEEPER].revents != 0 && p.type == KEEPER_ENDED) break;
+        if (fds[KEEPER].revents != 0 && !take_packet(f)) break;
+        if (fds[INPUT].revents != 0) pass_input(f);
     }
     (void) show_new(f);
-    return status_after_end(f);
+    return f->is_refused ? EXIT_FAILED : status_after_end(f);
 }
 
-static int follow_job(const char *folder, const char *id, bool shows, bool passes_signals) {
+/* How a command follows a job. */
+enum following {
+    FOLLOW_LOGS,   /* shows the output */
+    FOLLOW_ATTACH, /* shows the output, and sends signals and input to the job; does not send the
+                    * end of the input, because another client may send more */
+    FOLLOW_RUN     /* as FOLLOW_ATTACH, but also sends the end of the input */
+};
+
+static int follow_job(const char *folder, const char *id, enum following how) {
     struct cr_error err = {0};
-    struct follower f = {.folder = folder, .id = id, .shows = shows,
-                         .passes_signals = passes_signals, .signals = -1};
+    struct follower f = {.folder = folder, .id = id, .shows = true,
+                         .passes_signals = how != FOLLOW_LOGS, .signals = -1,
+                         .gives_input = how != FOLLOW_LOGS, .ends_input = how == FOLLOW_RUN};
     int status = open_follower(&f, &err) < 0 ? complain(&err, EXIT_FAILED) : follow(&f);
     close_follower(&f);
     return status;
@@ -149,16 +206,17 @@ static int follow_job(const char *folder, const char *id, bool shows, bool passe
 
 /* ---- run ---- */
 
-/* Forks the keeper, and waits until it listens. The keeper is forked twice, so that it is no child
- * of this process. Returns 0; or a negative errno, and sets err. */
-static int start_keeper(const char *folder, const char *id, char **words, struct cr_error *err) {
+/* Starts the job's keeper by two forks, so that the keeper is no child of this process, and waits
+ * until the keeper listens. Returns 0; or a negative errno, and sets err. */
+static int start_keeper(const char *folder, const char *id, char **words, bool takes_input,
+                        struct cr_error *err) {
     int ends[2];
     char byte;
     if (pipe2(ends, O_CLOEXEC) < 0) return cr_fail_errno(err, "cannot start the job's keeper");
     pid_t pid = fork();
     if (pid == 0) {
         (void) close(ends[0]);
-        if (fork() == 0) keeper_run(folder, id, words, ends[1]);
+        if (fork() == 0) keeper_run(folder, id, words, takes_input, ends[1]);
         _exit(0);
     }
     int code = errno;
@@ -171,11 +229,23 @@ static int start_keeper(const char *folder, const char *id, char **words, struct
     return cr_fail(err, -EIO, "cannot start the keeper of the job '%s' in '%.300s'", id, folder);
 }
 
-/* Removes the folders of old jobs. An error is not reported: the new job does not need this. */
+/* Removes the folders of old jobs. Errors are not reported, because the new job does not need
+ * this. */
 static void tidy(const char *folder) {
     CR_AUTO_FREE struct kept_job *jobs = NULL;
     size_t count = 0;
     if (kept_list(folder, &jobs, &count, NULL) == 0) kept_tidy(folder, jobs, count);
+}
+
+/* If stdout is a terminal, sets COLUMNS to its width. The job's own output goes to a file, so the
+ * job could not find out the width itself. */
+static void set_columns(void) {
+    struct winsize size;
+    char text[16];
+    if (getenv("COLUMNS") != NULL || !isatty(STDOUT_FILENO)) return;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0) return;
+    (void) snprintf(text, sizeof(text), "%u", size.ws_col);
+    (void) setenv("COLUMNS", text, 1);
 }
 
 static int run(const char *folder, char **words) {
@@ -194,14 +264,15 @@ static int run(const char *folder, char **words) {
     if (*rest == NULL) return complain_of_usage(usage);
     rest[-1] = words[0]; /* what follows is a command line of crun */
     tidy(folder);
+    set_columns();
     int rc = kept_make(folder, name, rest, id, &err);
-    if (rc == 0) rc = start_keeper(folder, id, rest - 1, &err);
+    if (rc == 0) rc = start_keeper(folder, id, rest - 1, !detaches, &err);
     if (rc < 0) return complain(&err, rc == -EINVAL ? EXIT_USAGE : EXIT_FAILED);
     if (detaches) return printf("%s\n", id) > 0 && fflush(stdout) == 0 ? 0 : EXIT_FAILED;
     if (isatty(STDERR_FILENO)) {
         (void) fprintf(stderr, "crun: job '%s'; ^C ends it, ^\\ leaves it running\n", id);
     }
-    return follow_job(folder, id, true, true);
+    return follow_job(folder, id, FOLLOW_RUN);
 }
 
 /* ---- ps, attach, logs, stop ---- */
@@ -225,8 +296,9 @@ static int ps(const char *folder, const struct kept_job *jobs, size_t count) {
     return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 }
 
-/* Sends the job SIGTERM and waits for its end. A job whose keeper is gone counts as ended from now
- * on, so that its folder is removed some day. */
+/* Sends SIGTERM to the job and waits until it has ended. If the keeper was killed, writes an exit
+ * status for the job, so that it counts as ended and its folder is removed later. Returns the exit
+ * status of the command. */
 static int stop(const char *folder, const struct kept_job *job) {
     struct follower f = {.folder = folder, .id = job->id, .signals = -1};
     struct cr_error err = {0};
@@ -241,15 +313,17 @@ static int stop(const char *folder, const struct kept_job *job) {
         (void) follow(&f);
     }
     close_follower(&f);
-    return rc < 0 ? complain(&err, EXIT_FAILED) : 0;
+    if (rc < 0) return complain(&err, EXIT_FAILED);
+    return f.is_refused ? EXIT_FAILED : 0;
 }
 
-/* Executes the command on the chosen job. `follows` is for logs: go on until the job's end. */
+/* Executes the command on the chosen job. `follows` is true for `logs` if it is to show output
+ * until the job's end. */
 static int on_job(const char *command, const char *folder, const struct kept_job *job,
                   bool follows) {
     if (strcmp(command, "stop") == 0) return stop(folder, job);
-    if (strcmp(command, "attach") == 0) return follow_job(folder, job->id, true, true);
-    if (follows) return follow_job(folder, job->id, true, false);
+    if (strcmp(command, "attach") == 0) return follow_job(folder, job->id, FOLLOW_ATTACH);
+    if (follows) return follow_job(folder, job->id, FOLLOW_LOGS);
     struct follower f = {.folder = folder, .id = job->id, .shows = true, .signals = -1};
     struct cr_error err = {0};
     bool is_shown = open_follower(&f, &err) == 0 && show_new(&f);

@@ -1,4 +1,4 @@
-/* The folders of kept jobs: implements jobs_internal.h. */
+/* Makes, reads and removes the folders of kept jobs: implements jobs_internal.h. */
 #include "launcher/keeper/jobs_internal.h"
 
 #include "base/cleanup.h"
@@ -25,7 +25,8 @@ static const char *const files[] = {"command", "console", "socket", "status"};
 
 /* ---- paths ---- */
 
-/* The longest path of a file is at most as long as that of a socket may be, because jobs without a
+/* Writes the path of a job's file, or of its folder if `file` is NULL, to `out`. Returns 0, or
+ * -ENAMETOOLONG if the path would be too long for a socket's address: a job whose keeper has no
  * socket could not be stopped. */
 static int path_of(const char *folder, const char *id, const char *file,
                    char out[KEPT_PATH_MAX]) {
@@ -88,7 +89,7 @@ int kept_read_status(const char *folder, const char *id, int *status) {
     return rc;
 }
 
-/* Writes the whole number with one write(2), so that nobody reads a part of it. */
+/* Uses one write(2) for the whole number, so that no reader sees a part of it. */
 int kept_write_status(const char *folder, const char *id, int status) {
     char text[16];
     int len = snprintf(text, sizeof(text), "%d\n", status);
@@ -129,7 +130,7 @@ static int write_command(const char *folder, const char *id, char *const *words)
     return write(fd, line, n) == (ssize_t) n ? 0 : -EIO;
 }
 
-/* A job that has ended gives its name to a new one. */
+/* If the job `id` has ended, removes its folder, so that a new job can have its name. */
 static void forget_ended(const char *folder, const char *id) {
     char path[KEPT_PATH_MAX];
     int status;
@@ -172,7 +173,8 @@ static void read_job(const char *folder, struct kept_job *job) {
         job->started_s = st.st_mtim.tv_sec;
         if (cr_read_file(path, job->command, sizeof(job->command)) < 0) job->command[0] = '\0';
     }
-    /* connect first: a job that ends in between has written its status before it stops listening */
+    /* Connect before reading the status. The keeper writes the status before it stops listening, so
+     * if the job ends at this moment and connecting fails, the status is there. */
     int fd = kept_socket(folder, job->id, 0);
     job->state = fd >= 0 ? KEPT_RUNNING : KEPT_LOST;
     cr_close_fd(&fd);

@@ -14,7 +14,7 @@
 
 #define LAST_CALL_MS       30000
 #define SHORT_LAST_CALL    "last_call_timeout=2"
-#define NAMES_MAX          1024 /* most variables that are passed on */
+#define NAMES_MAX          1024 /* largest number of variables that are passed on */
 
 struct hosts_block {
     struct hosts_block *next;
@@ -39,7 +39,8 @@ static int name_option(const struct describer *d, enum option_id id, int rc) {
     return rc;
 }
 
-/* Returns zeroed memory that hosts_choice_done() frees; or NULL, and sets the error. */
+/* Returns zeroed memory of `size` bytes, which hosts_choice_done() frees; or NULL, and sets the
+ * error. */
 static void *allocate(struct describer *d, size_t size) {
     struct hosts_block *block = calloc(1, sizeof(*block) + size);
     if (block == NULL) {
@@ -67,26 +68,32 @@ __attribute__((format(printf, 2, 3))) static char *format(struct describer *d, c
 /* ---- hosts and workers ---- */
 
 static int read_hosts(struct describer *d, const char *hostfile) {
-    const char *list = d->options->value[OPTION_HOSTS];
-    int rc = 0;
-    if (list != NULL && hostfile != NULL) {
-        return cr_fail(d->err, -EINVAL, "--hosts and --hostfile exclude each other; give one");
+    const char *hosts = d->options->value[OPTION_HOSTS], *on = d->options->value[OPTION_ON];
+    const char *path = d->options->value[OPTION_HOSTFILE];
+    if ((hosts != NULL) + (path != NULL) + (on != NULL) > 1) {
+        return cr_fail(d->err, -EINVAL,
+                       "--hosts, --hostfile and --on exclude each other; give one");
     }
-    if (list != NULL) {
-        rc = name_option(d, OPTION_HOSTS, hosts_read_list(list, &d->out->list, d->err));
-    } else {
-        rc = hosts_read_file(hostfile, &d->out->list, d->err);
-        if (rc < 0) (void) cr_wrap(d->err, "%s", d->options->value[OPTION_HOSTFILE]);
+    if (hosts != NULL) {
+        return name_option(d, OPTION_HOSTS, hosts_read_list(hosts, &d->out->list, d->err));
     }
-    if (rc == 0 && d->out->list.count == 0) {
-        rc = cr_fail(d->err, -EINVAL, "--hostfile: there is no host in '%.300s'",
-                     d->options->value[OPTION_HOSTFILE]);
+    if (on != NULL && strcmp(on, HOSTS_ON_ALL) != 0) {
+        int rc = hosts_read_list(on, &d->out->list, d->err);
+        if (rc == 0) rc = hosts_refuse_users(&d->out->list, d->err);
+        return name_option(d, OPTION_ON, rc);
     }
-    return rc;
+    if (path == NULL) path = HOSTS_ON_ALL;
+    int rc = hosts_read_file(hostfile, &d->out->list, d->err);
+    if (rc == 0 && on != NULL) rc = hosts_refuse_users(&d->out->list, d->err);
+    if (rc < 0) return cr_wrap(d->err, "%s", path);
+    if (d->out->list.count > 0) return 0;
+    return cr_fail(d->err, -EINVAL, "%s: there is no host in '%.300s'",
+                   on != NULL ? "--on" : "--hostfile", path);
 }
 
-/* Sets *out to the number of workers of --nproc-per-node; to 0 if the option is not given or is a
- * word such as "gpu". Returns 0; or a negative errno, and sets the error. */
+/* Sets *out to the number of workers that --nproc-per-node gives. Sets it to 0 if the option is not
+ * given, or if its value is a word such as "gpu". Returns 0; or a negative errno, and sets the
+ * error. */
 static int read_nproc(struct describer *d, uint32_t *out) {
     const char *text = d->options->value[OPTION_NPROC];
     *out = 0;
@@ -103,9 +110,9 @@ static int check_slots(struct describer *d, const struct hosts_entry *host, uint
                    option_label(d->options, OPTION_NPROC, label), nproc, host->name, host->slots);
 }
 
-/* Sets counts[i] to the number of workers of host i: the value of --nproc-per-node; if that is not
- * given, the host's slots; if it has none, 1. The number is 0 if the host itself finds it out, as
- * with --nproc-per-node=gpu. */
+/* Sets counts[i] to the number of workers of host i: the value of --nproc-per-node; if the option
+ * is not given, the host's slots; if the host has no slots, 1. If the value is a word such as
+ * "gpu", sets counts[i] to 0, because the host itself finds out the number. */
 static int count_workers(struct describer *d, uint32_t *counts) {
     uint32_t nproc = 0;
     bool given = is_given(d->options, OPTION_NPROC);
@@ -118,8 +125,9 @@ static int count_workers(struct describer *d, uint32_t *counts) {
     return rc;
 }
 
-/* If --world-size is given, fills the hosts with its workers in the order of the list. The last
- * host may get fewer than `counts` says; hosts that get none are removed from the list. */
+/* If --world-size is given, divides its workers among the hosts, in the order of the list: each
+ * host gets counts[i] workers, and the last one that is needed gets the rest. Hosts that get no
+ * workers are removed from the list. */
 static int share_out(struct describer *d, uint32_t *counts) {
     struct hosts_list *list = &d->out->list;
     uint32_t left = 0, wanted = 0;
@@ -145,8 +153,8 @@ static int share_out(struct describer *d, uint32_t *counts) {
                    "more slots", wanted, wanted - left);
 }
 
-/* Refuses numbers of workers that are given for a whole host or job, if each of several programs
- * has a number of its own. */
+/* With several programs, refuses --world-size and slots: each program has a number of workers of
+ * its own. Returns 0; or -EINVAL, and sets the error. */
 static int check_programs(struct describer *d) {
     const struct options *o = d->options;
     if (o->more == NULL) return 0;
@@ -197,13 +205,13 @@ static int describe_nodes(struct describer *d) {
 
 /* ---- options of the launchers ---- */
 
-/* Returns whether an option is not passed on to the launchers as the user gave it: either only the
- * starter obeys it, or each deputy gives its launcher a value of its own. */
+/* Returns true for an option that the launchers do not get as the user gave it: either only the
+ * starter needs it, or the starter or the deputies give it another value. */
 static bool is_own(enum option_id id) {
     static const enum option_id own[] = {
-        OPTION_HOSTS, OPTION_HOSTFILE, OPTION_WORLD_SIZE, OPTION_EXPORT, OPTION_RSH, OPTION_FAN_OUT,
-        OPTION_COPY_CRUN, OPTION_NPROC, OPTION_NNODES, OPTION_RDZV_CONF, OPTION_SCHEDULER,
-        OPTION_RDZV_TOKEN_FILE};
+        OPTION_HOSTS, OPTION_HOSTFILE, OPTION_ON, OPTION_WORLD_SIZE, OPTION_EXPORT, OPTION_RSH,
+        OPTION_FAN_OUT, OPTION_COPY_CRUN, OPTION_PTY, OPTION_NPROC, OPTION_NNODES,
+        OPTION_RDZV_CONF, OPTION_SCHEDULER, OPTION_RDZV_TOKEN_FILE};
     for (size_t i = 0; i < CR_ARRAY_LEN(own); i++) {
         if (own[i] == id) return true;
     }
@@ -224,10 +232,37 @@ static int refuse_contradictions(struct describer *d) {
     return 0;
 }
 
+/* Sets how the starter reaches the hosts: by ssh, by the command of --rsh, or (with --on) by their
+ * job daemons. */
+static int describe_way(struct describer *d) {
+    struct hosts_job *job = &d->out->job;
+    bool is_on = d->options->value[OPTION_ON] != NULL;
+    job->rsh = is_on ? HOSTS_CALL : d->options->value[OPTION_RSH];
+    job->copy_crun = d->options->value[OPTION_COPY_CRUN] != NULL;
+    job->has_pty = d->options->value[OPTION_PTY] != NULL;
+    job->starts_local = is_on || !is_given(d->options, OPTION_RSH);
+    if (!is_on || d->options->source[OPTION_RSH] != CR_FROM_LINE) return 0;
+    return cr_fail(d->err, -EINVAL, "--on reaches the hosts by their daemons, --rsh by a command; "
+                   "give one of them");
+}
+
+/* Writes one word for each value of an option that was given several times. Returns the number of
+ * words; a word is NULL if memory is short. */
+static size_t add_repeated(struct describer *d, int option, const char **words) {
+    size_t n = 0;
+    for (size_t i = 0; i < d->options->repeated_count; i++) {
+        if (d->options->repeated_of[i] != option) continue;
+        words[n++] = format(d, "--%s=%s", crun_command.options[option].name,
+                            d->options->repeated[i]);
+    }
+    return n;
+}
+
 static int describe_options(struct describer *d, const char *run_id) {
     const struct options *o = d->options;
     struct hosts_job *job = &d->out->job;
-    const char **words = allocate(d, (OPTION_COUNT + 5) * sizeof(*words));
+    const char **words =
+        allocate(d, (OPTION_COUNT + OPTIONS_REPEATED_MAX + 5) * sizeof(*words));
     size_t n = 0;
     if (words == NULL) return -ENOMEM;
     job->user_meets = is_given(o, OPTION_RDZV_ENDPOINT) || is_given(o, OPTION_MASTER_ADDR) ||
@@ -241,6 +276,10 @@ static int describe_options(struct describer *d, const char *run_id) {
         bool is_flag = option->value_name == NULL;
         if (!is_given(o, (enum option_id) i) || o->value[i] == NULL) continue;
         if (is_own((enum option_id) i)) continue;
+        if (option->repeats && o->source[i] == CR_FROM_LINE) {
+            n += add_repeated(d, i, &words[n]);
+            continue;
+        }
         words[n++] = format(d, "--%s%s%s", option->name, is_flag ? "" : "=",
                             is_flag ? "" : o->value[i]);
     }
@@ -251,8 +290,9 @@ static int describe_options(struct describer *d, const char *run_id) {
     return 0;
 }
 
-/* Sets job->conf and job->last_call_ms. The starter waits for late hosts before it starts the
- * launchers, so the coordinator's own last call can be short. */
+/* Sets job->conf and job->last_call_ms. The starter waits up to last_call_ms for late hosts, and
+ * then starts all launchers at once. So the coordinator's own last call can be short; job->conf
+ * makes it short unless the user has given last_call_timeout. */
 static int describe_conf(struct describer *d) {
     const char *conf = d->options->value[OPTION_RDZV_CONF];
     struct hosts_job *job = &d->out->job;
@@ -286,15 +326,16 @@ static int describe_program(struct describer *d) {
 
 /* ---- variables ---- */
 
-/* Returns whether a variable is passed on without --export. A name that ends with '*' stands for
- * all names with this beginning. */
+/* Returns true if the deputies pass the variable to the launchers even without --export. A name in
+ * names[] that ends with '*' means all names that begin with the text before it. */
 static bool is_passed_on(const char *variable) {
     static const char *const names[] = {
         "PATH", "LD_LIBRARY_PATH", "PYTHON*", "VIRTUAL_ENV", "CONDA_*", "LOGLEVEL", "NCCL_*",
         "TORCH*", "PYTORCH_*", "GLOO_*", "UCX_*", "FI_*", "OMP_*", "MKL_*", "KMP_*", "CUDA_*",
         "TP_SOCKET_IFNAME"};
     size_t n = strcspn(variable, "=");
-    if (strncmp(variable, "TORCHELASTIC_", 13) == 0) return false; /* of a launcher around crun */
+    if (strncmp(variable, "TORCHELASTIC_", 13) == 0) return false; /* set by a launcher around
+                                                                    * crun */
     for (size_t i = 0; i < CR_ARRAY_LEN(names); i++) {
         size_t len = strlen(names[i]);
         bool is_pattern = names[i][len - 1] == '*';
@@ -314,12 +355,14 @@ static const char *find_variable(char *const *environment, const char *name) {
     return NULL;
 }
 
-/* Appends the variables of --export: "NAME=VALUE", or "NAME" with this process's value. They stand
- * after the variables that are always passed on, so that they replace those of the same name. */
+/* Appends the variables of --export: "NAME=VALUE", or "NAME", which means this process's value of
+ * NAME. They stand after the variables that are passed in any case, so that they replace those of
+ * the same name. */
 static int add_exported(struct describer *d, char *const *environment, const char **texts,
                         size_t *n) {
-    for (size_t i = 0; i < d->options->exported_count; i++) {
-        const char *text = d->options->exported[i];
+    for (size_t i = 0; i < d->options->repeated_count; i++) {
+        const char *text = d->options->repeated[i];
+        if (d->options->repeated_of[i] != OPTION_EXPORT) continue;
         if (text[0] == '=' || text[0] == '\0') {
             return cr_fail(d->err, -EINVAL, "--export: '%.100s' has no name; write NAME or "
                            "NAME=VALUE", text);
@@ -327,8 +370,8 @@ static int add_exported(struct describer *d, char *const *environment, const cha
         if (strchr(text, '=') == NULL) text = find_variable(environment, text);
         if (text == NULL) {
             return cr_fail(d->err, -ENOENT, "--export: the variable '%.200s' is not set here; set "
-                           "it, or give its value: %.200s=VALUE", d->options->exported[i],
-                           d->options->exported[i]);
+                           "it, or give its value: %.200s=VALUE", d->options->repeated[i],
+                           d->options->repeated[i]);
         }
         texts[(*n)++] = text;
     }
@@ -338,7 +381,7 @@ static int add_exported(struct describer *d, char *const *environment, const cha
 static int describe_variables(struct describer *d, char *const *environment) {
     size_t n = 0;
     const char **texts =
-        allocate(d, (NAMES_MAX + OPTIONS_EXPORTED_MAX + 1) * sizeof(*texts));
+        allocate(d, (NAMES_MAX + OPTIONS_REPEATED_MAX + 1) * sizeof(*texts));
     if (texts == NULL) return -ENOMEM;
     for (size_t i = 0; environment[i] != NULL && n < NAMES_MAX; i++) {
         if (is_passed_on(environment[i])) texts[n++] = environment[i];
@@ -368,9 +411,7 @@ int hosts_describe(const struct options *options, const char *hostfile, char *co
                          value_count(options->value[OPTION_FAN_OUT], "a number of hosts", 1,
                                      HOSTS_MAX, &job->fan_out, &reason));
     }
-    job->rsh = options->value[OPTION_RSH];
-    job->copy_crun = options->value[OPTION_COPY_CRUN] != NULL;
-    job->starts_local = !is_given(options, OPTION_RSH);
+    if (rc == 0) rc = describe_way(&d);
     return rc < 0 ? cr_fail(err, rc, "%s", reason.text) : 0;
 }
 
@@ -378,9 +419,13 @@ int hosts_fill_one_node(struct options *options, struct hosts_choice *out, struc
     struct describer d = {.options = options, .out = out, .err = err};
     uint32_t wanted = 0, max_nodes = 1, min_nodes = 1;
     *out = (struct hosts_choice){0};
-    if (options->exported_count > 0 || is_given(options, OPTION_COPY_CRUN)) {
-        return cr_fail(err, -EINVAL, "--%s has a meaning only with --hosts or --hostfile",
-                       options->exported_count > 0 ? "export" : "copy-crun");
+    const char *lone = is_given(options, OPTION_EXPORT) ? "export"
+                       : is_given(options, OPTION_COPY_CRUN) ? "copy-crun"
+                       : is_given(options, OPTION_PTY)       ? "pty"
+                                                             : NULL;
+    if (lone != NULL) {
+        return cr_fail(err, -EINVAL, "--%s is for a job on several hosts; give --hosts, --hostfile "
+                       "or --on with it, or leave it out", lone);
     }
     if (!is_given(options, OPTION_WORLD_SIZE)) return 0;
     if (is_given(options, OPTION_NPROC)) {

@@ -1,4 +1,4 @@
-/* Parses the further programs of a job: implements launcher/options/programs.h. */
+/* Parses the programs behind a ":" on the command line: implements launcher/options/programs.h. */
 #include "launcher/options/programs.h"
 
 #include "base/memory.h"
@@ -32,7 +32,8 @@ static const struct cr_command command = {
                       "-m, --no-python and --run-path; the others stand before the first program",
 };
 
-/* Returns whether the word is the option `name`, with or without a value, in either spelling. */
+/* Returns true if `word` is the option `name`, with or without "=VALUE"; a '_' in `word` counts as
+ * '-'. */
 static bool is_option(const char *word, const char *name) {
     for (; *name != '\0'; word++, name++) {
         if (*word != *name && !(*name == '-' && *word == '_')) return false;
@@ -64,7 +65,8 @@ int programs_parse(char **words, unsigned number, struct program_line *out, char
     enum cr_option_source source[COUNT] = {0};
     struct cr_command_line line = {.value = value, .source = source};
     *next = programs_split(words);
-    /* the parser begins at the second word; the first one is the NULL that has replaced the ":" */
+    /* The parser skips the first word, as it skips a program's own name; here that word is the NULL
+     * in place of the ":". */
     int rc = cr_command_line_parse(&command, words - 1, NULL, NULL, &line, err);
     if (rc == 0 && line.argument_count == 0) rc = cr_fail(err, -EINVAL, "no program given");
     if (rc < 0) return cr_wrap(err, "program %u, behind ':'", number);

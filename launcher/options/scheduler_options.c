@@ -1,5 +1,6 @@
-/* Completes the options from the facts of the scheduler: implements scheduler_options.h. The parts
- * of this file are: the refusals, the nodes, where the nodes meet, the workers, and the signals. */
+/* Sets the options that the user has not given from what the scheduler says about the job:
+ * implements scheduler_options.h. The parts of this file are: which combinations are refused, the
+ * nodes, where the nodes meet, the workers, and the signals. */
 #include "launcher/options/scheduler_options.h"
 
 #include "launcher/options/values.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The parameters that scheduler_fill() passes to all its steps. */
+/* The parameters of scheduler_fill(), which it passes to the functions below. */
 struct filler {
     const struct scheduler_facts *facts;
     struct options *options;
@@ -87,12 +88,12 @@ static int refuse_unknown_nodes(struct filler *f) {
 
 /* ---- the nodes ---- */
 
-/* Decides the number of nodes: that of --nnodes; if --nnodes is not given, the scheduler's
- * number. */
+/* Sets the number of nodes from --nnodes; if this option is not given, from the scheduler. */
 static int fill_nodes(struct filler *f) {
     const struct scheduler_facts *s = f->facts;
     if (is_given(f, OPTION_NNODES)) {
-        struct cr_error ignored = {0}; /* job_build() reports a malformed --nnodes */
+        struct cr_error ignored = {0}; /* an error is ignored here, because job_build() reports a
+                                        * malformed --nnodes */
         if (value_nnodes(f->options->value[OPTION_NNODES], &f->min_nodes, &f->max_nodes,
                          &ignored) < 0) {
             f->user_meets = true;
@@ -124,8 +125,8 @@ static int fill_rank(struct filler *f) {
     if (s->start == SCHEDULER_STARTS_FIRST_NODE) return 0;
     (void) snprintf(f->out->node_rank, sizeof(f->out->node_rank), "%" PRId64, s->node_rank);
     if (!is_given(f, OPTION_NODE_RANK)) {
-        /* A node whose rank is not less than --nnodes is a spare. A spare gets its rank from the
-         * coordinator when it takes the place of a lost node. */
+        /* If this node's rank is not below --nnodes, --node-rank is left out: the node is a spare,
+         * and gets its rank from the coordinator when it takes the place of a lost node. */
         if (s->node_rank < f->max_nodes) fill(f, OPTION_NODE_RANK, f->out->node_rank);
         return 0;
     }
@@ -135,9 +136,9 @@ static int fill_rank(struct filler *f) {
 
 /* ---- where the nodes meet ---- */
 
-/* Appends is_host to --rdzv-conf, so that node 0 hosts the rendezvous. Without is_host, each node
- * compares its own addresses with that of the endpoint to learn whether it is the host. This
- * comparison fails if node 0 cannot resolve the name that the scheduler gives to node 0. */
+/* Appends is_host to --rdzv-conf: true on node 0, so that it hosts the rendezvous. Without is_host,
+ * each node would compare its own addresses with that of the endpoint to find out whether it is the
+ * host. That fails on node 0 if it cannot resolve the name that the scheduler has for it. */
 static void fill_is_host(struct filler *f) {
     const char *conf = f->options->value[OPTION_RDZV_CONF];
     if (f->facts->node_rank < 0 || strstr(conf, "is_host") != NULL) return;
@@ -151,7 +152,7 @@ static int fill_meeting(struct filler *f) {
     if (f->user_meets || f->max_nodes == 1) return 0;
     if (is_given(f, OPTION_RDZV_BACKEND) &&
         strncmp(f->options->value[OPTION_RDZV_BACKEND], "etcd", 4) == 0) {
-        return 0; /* the nodes meet at etcd, whose address only the user knows */
+        return 0; /* nodes meet at etcd, whose address only the user knows */
     }
     if (s->head[0] == '\0' || s->port == 0) return refuse_unknown_head(f);
     (void) snprintf(f->out->endpoint, sizeof(f->out->endpoint),
@@ -172,13 +173,16 @@ static int fill_meeting(struct filler *f) {
 static void fill_workers(struct filler *f) {
     const struct scheduler_facts *s = f->facts;
     if (s->workers == 0 || is_given(f, OPTION_NPROC) || f->user_meets) return;
+    /* The crun that srun starts on each node finds that node's number itself. */
+    f->out->has_layout = f->out->plan == SCHEDULER_SELF_START && s->layout[0] != '\0';
+    if (f->out->has_layout) return;
     (void) snprintf(f->out->nproc, sizeof(f->out->nproc), "%" PRIu32, s->workers);
     fill(f, OPTION_NPROC, f->out->nproc);
 }
 
-/* If this process is process 1 of a container, makes SIGTERM a preemption signal, so that the
- * workers can save before the node leaves: to such a process, SIGTERM announces that SIGKILL
- * follows after the grace period. Changes nothing if the user has given --preemption-signals or
+/* If this process is process 1 of a container, makes SIGTERM a preemption signal: a SIGTERM that
+ * such a process gets means that SIGKILL follows after the grace period, so the workers should save
+ * before the node leaves. Changes nothing if the user has given --preemption-signals or
  * --signals-to-handle. */
 static void fill_signals(struct filler *f, bool process_one) {
     if (!f->facts->term_is_notice || !process_one) return;
@@ -186,9 +190,10 @@ static void fill_signals(struct filler *f, bool process_one) {
     fill(f, OPTION_PREEMPTION_SIGNALS, "SIGTERM,SIGUSR1");
 }
 
-/* Decides who starts crun on the other nodes if the scheduler runs this command line only on the
- * first node. Under Slurm, crun itself does so by srun; under another scheduler, this is an error
- * whose text says how the user can do so. */
+/* Decides whether crun must start itself on the other nodes. It must if the scheduler runs this
+ * command line only on the first node, the job has several nodes, and the user has not said where
+ * they meet. Under Slurm, crun then does this by srun. Under another scheduler, the function fails
+ * with a text that says how the user can start crun on all nodes. */
 static int make_plan(struct filler *f) {
     const struct scheduler_facts *s = f->facts;
     f->out->plan = SCHEDULER_RUN;

@@ -1,6 +1,6 @@
-/* The table of crun's options, with the texts of --help, and options_parse().
- * base/program/command_line.h parses the options; options_parse() then handles requests such as
- * --help, and takes PROGRAM and its arguments. */
+/* The table of crun's options, with the texts of --help, and options_parse(). This function calls
+ * the parser of base/program/command_line.h, handles requests such as --help, and takes PROGRAM and
+ * its arguments. */
 #include "launcher/options/table.h"
 
 #include "base/memory.h"
@@ -34,7 +34,7 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_NPROC] =
     {.name = "nproc-per-node", .value_name = "N|WORD", .default_value = "1", .has_variable = true,
      .word = "-ppn",
-     .old_variable = "PET_N_PROC_PER_NODE", /* the spelling of Kubeflow's PyTorchJob v1 */
+     .old_variable = "PET_N_PROC_PER_NODE", /* as Kubeflow's PyTorchJob v1 spells it */
      .group = WORKERS,
      .words = "auto cpu gpu xpu npu",
      .help = "workers on this node; cpu: one for each CPU that we may run on, gpu, xpu, npu: one "
@@ -80,6 +80,11 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_HOSTFILE] =
     {.name = "hostfile", .value_name = "FILE", .gives_way = true, .group = HOSTS,
      .help = "the same from a file: a line 'HOST slots=N', 'HOST:N' or 'HOST' for each host"},
+    [OPTION_ON] =
+    {.name = "on", .value_name = "HOST[:N],...|all", .gives_way = true, .group = HOSTS,
+     .words = "all",
+     .help = "like --hosts, but through the daemons (crun-agent jobs) of the hosts, without ssh; "
+             "all: the hosts of /etc/crun/hosts"},
     [OPTION_WORLD_SIZE] =
     {.name = "world-size", .letter = 'n', .word = "-np", .value_name = "N", .gives_way = true,
      .group = HOSTS,
@@ -105,6 +110,10 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_COPY_CRUN] =
     {.name = "copy-crun", .has_variable = true, .gives_way = true, .group = HOSTS,
      .help = "copy crun to ~/.cache/crun of hosts that lack it or have another version"},
+    [OPTION_PTY] =
+    {.name = "pty", .gives_way = true, .group = HOSTS,
+     .help = "give the workers of the first host a terminal of this terminal's size, as srun "
+             "--pty and ssh -t do"},
     [OPTION_MODULE] =
     {.name = "module", .letter = 'm', .has_variable = true, .group = PROGRAM,
      .help = "PROGRAM is a Python module, as in python -m"},
@@ -133,8 +142,8 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_STANDALONE] =
     {.name = "standalone", .has_variable = true, .group = RENDEZVOUS,
      .empty_is_on = true, /* PyTorchJob v1 sets PET_STANDALONE="" */
-     .help = "one node, a free port, a random id; what happens anyway if nothing else is asked "
-             "for"},
+     .help = "one node, a free port, a random id, as if nothing else is asked for; the store "
+             "listens on loopback only"},
     [OPTION_MASTER_ADDR] =
     {.name = "master-addr", .value_name = "HOST", .default_value = "127.0.0.1",
      .has_variable = true, .group = RENDEZVOUS,
@@ -186,9 +195,10 @@ static const struct cr_option table[OPTION_COUNT] = {
               "keep_alive_interval= keep_alive_max_attempt= change_notice= coordinator_wait= "
               "stop_limit= read_timeout= max_losses= restart_backoff= restart_refill= "
               "flap_limit= flap_window= flap_refusal= aside_after= aside_time= "
+              "slow_percent= slow_time= slow_notice= "
               "is_host= keep_coordinator= "
               "timeout= candidate= protocol= ca_cert= ssl_cert= "
-              "ssl_cert_key= user= password_file= etcd_prefix= auth=",
+              "ssl_cert_key= user= password_file= etcd_prefix= auth= relay=",
      .help = "settings, in seconds: join_timeout=600, last_call_timeout=30, close_timeout=30, "
              "keep_alive_interval=5, keep_alive_max_attempt=3 and others"},
     [OPTION_RDZV_TOKEN_FILE] =
@@ -239,7 +249,7 @@ static const struct cr_option table[OPTION_COUNT] = {
      .value_name = "SECONDS", .default_value = "0", .has_variable = true,
      .group = ENDING,
      .words = "0 600 1800",
-     .help = "end the round if for so long no worker of this node writes output or uses the "
+     .help = "end the round if for so long no worker of the job writes output or uses the "
              "processor, and report where each one is; 0: no limit"},
     [OPTION_HANG_WHEN] =
     {.name = "hang-when", .value_name = "WORD", .default_value = "idle", .gives_way = true,
@@ -248,6 +258,22 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "idle silent",
      .help = "what --hang-timeout waits for: idle: no output and no use of the processor; silent: "
              "no output, for workers that wait in a loop, as NCCL's do"},
+    [OPTION_HANG_RULE] =
+    {.name = "hang-rule", .value_name = "FIRST:EVERY:REGEX", .gives_way = true, .repeats = true,
+     .has_variable = true,
+     .group = ENDING,
+     .words = "120:300: end:",
+     .help = "end the round, as --hang-timeout does, unless a line that matches REGEX comes within "
+             "FIRST seconds from the start, and then one every EVERY seconds; one of them may be "
+             "empty; end:REGEX: a line after which no rule holds; may be given several times"},
+    [OPTION_VALUE_RULE] =
+    {.name = "value-rule", .value_name = "TEST:COUNT:REGEX", .gives_way = true, .repeats = true,
+     .has_variable = true,
+     .group = ENDING,
+     .words = "nan:3:",
+     .help = "the round has failed if COUNT matching lines of a worker in a row show a bad value: "
+             "the first group of REGEX is no finite number, or TEST is true: nan, >N, >=N, <N or "
+             "<=N; may be given several times"},
     [OPTION_HEALTH_CHECK] =
     {.name = "health-check", .value_name = "COMMAND", .gives_way = true,
      .has_variable = true, .group = ENDING,
@@ -256,14 +282,34 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_HEALTH_BUILTIN] =
     {.name = "health-builtin", .value_name = "LIST", .default_value = "none", .gives_way = true,
      .has_variable = true, .group = ENDING,
-     .words = "none all clock shm memlock files disk gpu link",
+     .words = "none all clock shm memlock files disk gpu link segment service",
      .help = "built-in checks that run before COMMAND: all, none, or some of clock, shm, memlock, "
-             "files, disk, gpu, link, with commas between them"},
+             "files, disk, gpu, link, segment, service, with commas between them"},
     [OPTION_HEALTH_TIMEOUT] =
     {.name = "health-timeout", .value_name = "SECONDS", .default_value = "30", .gives_way = true,
      .has_variable = true, .group = ENDING,
      .words = "10 30 120",
      .help = "a health check that takes longer has failed"},
+    [OPTION_PAIR_CHECK] =
+    {.name = "pair-check", .value_name = "COMMAND", .gives_way = true,
+     .has_variable = true, .group = ENDING,
+     .help = "run COMMAND with /bin/sh on two nodes at a time, before a round, to test the network "
+             "between them; a node that fails with two others gets no place"},
+    [OPTION_PAIR_TIMEOUT] =
+    {.name = "pair-timeout", .value_name = "SECONDS", .default_value = "30", .gives_way = true,
+     .has_variable = true, .group = ENDING,
+     .words = "10 30 120",
+     .help = "a paired test that takes longer has failed"},
+    [OPTION_HEALTH_SEGMENT_DIR] =
+    {.name = "health-segment-dir", .value_name = "DIR", .gives_way = true,
+     .has_variable = true, .group = ENDING,
+     .help = "folder in which NVRx's segment health files mark Slurm allocations as unavailable; "
+             "a node of such an allocation gets no place"},
+    [OPTION_HEALTH_SERVICE] =
+    {.name = "health-service", .value_name = "SOCKET", .gives_way = true,
+     .has_variable = true, .group = ENDING,
+     .help = "Unix socket of a node health service of NVRx's kind (nvhcd.proto), then, if wanted, "
+             "arguments for it; a node that it finds unwell gets no place"},
     [OPTION_EXIT_CODES] =
     {.name = "exit-codes", .value_name = "WORD", .default_value = "torchrun", .gives_way = true,
      .has_variable = true,
@@ -279,6 +325,12 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "detached end keep",
      .help = "processes that workers which ended well have left: those with a session of their "
              "own live on (detached), none (end) or all (keep)"},
+    [OPTION_PRELOAD] =
+    {.name = "preload", .value_name = "MODULE,...", .gives_way = true,
+     .has_variable = true, .group = ENDING,
+     .words = "torch",
+     .help = "import these Python modules in one process, of which the workers that are started "
+             "after a failure are forks, so that they need not import them again"},
     [OPTION_LOG_DIR] =
     {.name = "log-dir", .value_name = "FOLDER", .has_variable = true, .group = LOGS,
      .help = "where logs and error files go (default: a new folder in the temp directory); "
@@ -312,6 +364,10 @@ static const struct cr_option table[OPTION_COUNT] = {
      .words = "text json",
      .help = "of teed lines on the console and of crun's own lines: text, or json: one object a "
              "line"},
+    [OPTION_FOLD] =
+    {.name = "fold", .gives_way = true, .has_variable = true, .group = LOGS,
+     .help = "show a line that several workers of this node write once, with the set of their "
+             "ranks; teed as with -t 3, unless -t or -r is given"},
     [OPTION_LOCAL_RANKS_FILTER] =
     {.name = "local-ranks-filter", .value_name = "I,J,...", .default_value = "",
      .has_variable = true, .group = LOGS,
@@ -374,6 +430,9 @@ static const struct cr_option table[OPTION_COUNT] = {
     [OPTION_DEPUTY] =
     {.name = "deputy", .is_request = true, .is_hidden = true, .group = OTHER,
      .help = "obey the crun that has started this one on a host; see --hosts"},
+    [OPTION_CALL] =
+    {.name = "call", .is_request = true, .is_hidden = true, .group = OTHER,
+     .help = "execute a command on a host through its daemon; see --on"},
     [OPTION_HELP] =
     {.name = "help", .letter = 'h', .is_request = true, .group = OTHER,
      .help = "a summary of the options"},
@@ -398,6 +457,7 @@ static const char help_tail[] =
     "  crun --nproc-per-node=4 --max-restarts=3 train.py --epochs 10\n"
     "  crun --nproc-per-node=gpu ./train_digits\n"
     "  crun --hosts=node1:8,node2:8 train.py\n"
+    "  crun run --detach --on=all train.py\n"
     "  crun run --detach --name=night train.py; crun ps; crun attach night; crun stop night\n"
     "  crun --nproc-per-node=2 trainer.py : --nproc-per-node=6 --role=rollout rollout.py\n"
     "\n"
@@ -416,7 +476,7 @@ const struct cr_command crun_command = {
     .groups = groups,
     .group_count = CR_ARRAY_LEN(groups),
     .max_arguments = INT_MAX,
-    .options_end_after = 1, /* words after PROGRAM belong to the program */
+    .options_end_after = 1, /* further words belong to PROGRAM */
     .has_short_options = true,
     .variable_prefix = "PET_",
     .unknown_option = "unrecognized arguments:", /* the beginning of torchrun's error text */
@@ -436,9 +496,8 @@ static int check_shell(const char *shell, struct cr_error *err) {
                    shell);
 }
 
-/* Sets o->wanted to the text that the user requested. `request` is the option that requests it,
- * such as --help. Returns 0; or -EINVAL, and sets err, if a completion for a shell other than bash
- * is requested. */
+/* Sets o->wanted to what the option `request`, such as --help, asks crun to do. Returns 0; or
+ * -EINVAL, and sets err, if a completion for another shell than bash is requested. */
 static int take_request(struct options *o, int request, struct cr_error *err) {
     switch (request) {
     case OPTION_HELP: o->wanted = OPTIONS_HELP; return 0;
@@ -446,6 +505,7 @@ static int take_request(struct options *o, int request, struct cr_error *err) {
     case OPTION_PRINT_MANUAL: o->wanted = OPTIONS_MANUAL; return 0;
     case OPTION_FRAMEWORK_WORKER: o->wanted = OPTIONS_FRAMEWORK_WORKER; return 0;
     case OPTION_PMI_WORKER: o->wanted = OPTIONS_PMI_WORKER; return 0;
+    case OPTION_CALL: o->wanted = OPTIONS_CALL; return 0;
     case OPTION_DEPUTY: o->wanted = OPTIONS_DEPUTY; return 0;
     default:
         o->wanted = OPTIONS_COMPLETION;
@@ -453,8 +513,8 @@ static int take_request(struct options *o, int request, struct cr_error *err) {
     }
 }
 
-/* Sets o->program and o->args from the arguments. A "--" directly after the program is dropped,
- * unless a "--" stood before the program: only one "--" is dropped. */
+/* Sets o->program and o->args from the arguments. Only one "--" of a command line is dropped: one
+ * before the program or, if there is none, one directly after the program. */
 static int take_program(struct options *o, const struct cr_command_line *line,
                         struct cr_error *err) {
     if (line->argument_count == 0) {
@@ -474,10 +534,11 @@ int options_parse(char **argv, cr_getenv_fn lookup, void *lookup_arg, struct opt
     *out = (struct options){.wanted = OPTIONS_RUN};
     struct cr_command_line line = {.value = out->value,
                                    .source = out->source,
-                                   .repeated = out->exported,
-                                   .repeated_max = OPTIONS_EXPORTED_MAX};
+                                   .repeated = out->repeated,
+                                   .repeated_of = out->repeated_of,
+                                   .repeated_max = OPTIONS_REPEATED_MAX};
     int rc = cr_command_line_parse(&crun_command, argv, lookup, lookup_arg, &line, err);
     if (rc < 0) return rc;
-    out->exported_count = line.repeated_count;
+    out->repeated_count = line.repeated_count;
     return line.request < 0 ? take_program(out, &line, err) : take_request(out, line.request, err);
 }

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECONDS_MAX 3.15e9 /* seconds in a century; in milliseconds, the sum of several such times
+#define SECONDS_MAX 3.15e9 /* a century in seconds; in milliseconds, the sum of several such times
                             * fits into an int64_t */
 #define RANK_MAX    1000000
 
 /* ---- splitting a list, and reading digits ---- */
 
-/* Sets *item and *len to the next item of a comma-separated list, without the blanks around the
- * item, and moves *at to the item after it. Returns 1; or 0 if the list has no more items. */
+/* Reads the next item of a comma-separated list: sets *item and *len to the item without the blanks
+ * around it, and moves *at to the item after it. Returns 1; or 0 if the list has no more items. */
 static int next_item(const char **at, const char **item, size_t *len) {
     if (*at == NULL) return 0;
     const char *start = *at, *comma = strchr(start, ',');
@@ -37,7 +37,7 @@ static void copy_name(char out[VALUE_NAME_MAX], const char *text, size_t len) {
 }
 
 /* Parses a number without a sign at *at, moves *at to the text after the number, and returns the
- * number. Returns -1 if there is no digit or the number is greater than RANK_MAX. */
+ * number. Returns -1 if *at has no digit, or if the number is greater than RANK_MAX. */
 static int64_t read_digits(const char **at, const char *end) {
     int64_t value = 0;
     const char *start = *at;
@@ -237,13 +237,15 @@ enum conf_kind {
     CONF_SECONDS_OR_ZERO,
     CONF_COUNT,
     CONF_COUNT_OR_ZERO,
-    CONF_LIMIT,           /* count; the field gets 1 more, because 0 means no limit there */
+    CONF_PERCENT,         /* count of at most 100, or 0 */
+    CONF_LIMIT,           /* count; the field gets count + 1, because 0 in the field means no
+                           * limit */
     CONF_BOOL,
     CONF_TEXT,            /* text of at most RENDEZVOUS_ETCD_TEXT_MAX - 1 bytes */
     CONF_PROTOCOL,        /* http or https */
-    CONF_AUTH,            /* auto, required or off */
-    CONF_ACCEPTED,        /* key that torchrun accepts; it has no effect in crun */
-    CONF_TAKEN,           /* error: the value must be given by an option, such as --rdzv-id */
+    CONF_AUTH,            /* auto, required, munge or off */
+    CONF_ACCEPTED,        /* torchrun accepts this key; crun ignores it */
+    CONF_TAKEN,           /* refused, because an option such as --rdzv-id gives this value */
 };
 
 static const struct conf_key {
@@ -275,7 +277,11 @@ static const struct conf_key {
     {"flap_refusal", CONF_SECONDS, offsetof(struct rendezvous_options, flap_refusal_ms)},
     {"aside_after", CONF_COUNT_OR_ZERO, offsetof(struct rendezvous_options, aside_after)},
     {"aside_time", CONF_SECONDS, offsetof(struct rendezvous_options, aside_ms)},
+    {"slow_percent", CONF_PERCENT, offsetof(struct rendezvous_options, slow_percent)},
+    {"slow_time", CONF_SECONDS, offsetof(struct rendezvous_options, slow_ms)},
+    {"slow_notice", CONF_SECONDS_OR_ZERO, offsetof(struct rendezvous_options, slow_notice_ms)},
     {"is_host", CONF_BOOL, offsetof(struct rendezvous_options, is_host)},
+    {"relay", CONF_TEXT, offsetof(struct rendezvous_options, relay)},
     {"keep_coordinator", CONF_BOOL, offsetof(struct rendezvous_options, keeps_coordinator)},
     {"protocol", CONF_PROTOCOL, offsetof(struct rendezvous_options, etcd.https)},
     {"ssl_cert", CONF_TEXT, offsetof(struct rendezvous_options, etcd.ssl_cert)},
@@ -332,9 +338,10 @@ static int set_protocol(const char *value, int *https, struct cr_error *err) {
 }
 
 static int set_auth(const char *value, int *auth, struct cr_error *err) {
-    int rc = value_word(value, "auto required off", err);
+    int rc = value_word(value, "auto required munge off", err);
     if (rc < 0) return rc;
     *auth = strcmp(value, "required") == 0 ? RENDEZVOUS_AUTH_REQUIRED
+            : strcmp(value, "munge") == 0  ? RENDEZVOUS_AUTH_MUNGE
             : strcmp(value, "off") == 0    ? RENDEZVOUS_AUTH_OFF
                                            : RENDEZVOUS_AUTH_AUTO;
     return 0;
@@ -348,6 +355,7 @@ static int set_conf(const struct conf_key *key, const char *value, struct rendez
     case CONF_SECONDS_OR_ZERO: return value_seconds(value, 1, field, err);
     case CONF_COUNT: return value_count(value, "a count", 1, 1000000, field, err);
     case CONF_LIMIT: return set_limit(value, field, err);
+    case CONF_PERCENT: return value_count(value, "a percentage", 0, 100, field, err);
     case CONF_COUNT_OR_ZERO: return value_count(value, "a count", 0, 1000000, field, err);
     case CONF_BOOL:
         if (cr_parse_bool(value, field) == 0) return 0;
@@ -400,9 +408,9 @@ static int read_pair(const char *item, size_t len, struct rendezvous_options *o,
 
 /* ---- etcd's endpoints ---- */
 
-/* Removes "http://" or "https://" from the front of *text and then also a '/' from the end. Sets
- * *https to 1 if "https://" is removed, otherwise does not change it. Returns whether one of the
- * two was there. */
+/* Removes "http://" or "https://" from the front of *text; if one of them is there, also removes a
+ * '/' from the end. Sets *https to 1 if "https://" is removed; otherwise leaves it unchanged.
+ * Returns true if one of the two was removed. */
 static bool take_scheme(const char **text, size_t *len, int *https) {
     size_t n = 0;
     if (*len >= 7 && memcmp(*text, "http://", 7) == 0) n = 7;

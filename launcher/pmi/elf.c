@@ -1,5 +1,5 @@
-/* Reads the list of needed libraries of a 64-bit ELF file: see elf_internal.h. Every offset in
- * the file is checked against the length of the file. */
+/* Reads the list of needed libraries of a 64-bit ELF file: see elf_internal.h. The file may contain
+ * anything, so each offset in it is checked against its length. */
 #include "launcher/pmi/elf_internal.h"
 
 #include <elf.h>
@@ -17,15 +17,15 @@ static int copy(const struct elf *e, uint64_t offset, void *out, size_t size) {
     return 0;
 }
 
-/* Stores program header number i. Returns 0, or -1 if it is not in the file. */
+/* Copies program header number i to *out. Returns 0, or -1 if the header is not within the file. */
 static int read_segment(const struct elf *e, unsigned i, Elf64_Phdr *out) {
     uint64_t table = e->header.e_phoff;
     if (table > e->len) return -1;
     return copy(e, table + (uint64_t) i * sizeof(*out), out, sizeof(*out));
 }
 
-/* Converts an address of the loaded program to an offset in the file. Returns e->len if the address
- * is in no segment. */
+/* Converts an address of the loaded program to an offset in the file. Returns e->len if no segment
+ * contains the address. */
 static uint64_t offset_of(const struct elf *e, uint64_t address) {
     Elf64_Phdr s;
     for (unsigned i = 0; i < e->header.e_phnum && read_segment(e, i, &s) == 0; i++) {
@@ -40,23 +40,24 @@ static bool begins_with(const char *name, const char *beginning) {
     return strncmp(name, beginning, strlen(beginning)) == 0;
 }
 
-/* Returns the family of the library with this file name. All libraries of MPICH's family share the
- * version 12 of libmpi.so; Open MPI has had 20 and 40. */
+/* Returns the MPI family of the library with this file name, or MPI_NONE. All libraries of MPICH's
+ * family share the version 12 of libmpi.so; Open MPI's libmpi.so has the version 20 or 40. */
 static enum mpi_family family_of(const char *name) {
     if (begins_with(name, "libmpich.so") || begins_with(name, "libmpi.so.12")) return MPI_MPICH;
     if (begins_with(name, "libmpi.so.20") || begins_with(name, "libmpi.so.40")) return MPI_OPEN_MPI;
     return MPI_NONE;
 }
 
-/* Returns the family of the library whose name is at `offset` in the file. */
+/* Returns the MPI family of the library whose name is at `offset` in the file. */
 static enum mpi_family family_at(const struct elf *e, uint64_t offset) {
     if (offset >= e->len) return MPI_NONE;
     const unsigned char *name = e->data + offset;
     return memchr(name, '\0', e->len - offset) == NULL ? MPI_NONE : family_of((const char *) name);
 }
 
-/* Returns the family of the first MPI library that the dynamic segment names. Reads the entries
- * twice: first to find the table of names, then to look up the needed libraries in it. */
+/* Returns the family of the first MPI library in the dynamic segment, or MPI_NONE. Reads the
+ * segment's entries twice: the first pass finds the table of names, the second pass looks up the
+ * names of the needed libraries in this table. */
 static enum mpi_family search(const struct elf *e, const Elf64_Phdr *dynamic) {
     uint64_t names = e->len, count = dynamic->p_filesz / sizeof(Elf64_Dyn);
     enum mpi_family family = MPI_NONE;

@@ -1,4 +1,4 @@
-/* Reads the requests of PMI-1, and writes the answers: see request_internal.h. */
+/* Parses requests of PMI-1 and formats the answers: see request_internal.h. */
 #include "launcher/pmi/request_internal.h"
 
 #include "base/memory.h"
@@ -45,8 +45,8 @@ static int answer_get(const char *line, struct pmi_request *out, struct cr_buffe
     return 0;
 }
 
-/* If `name` is a request about the job itself, appends the answer. Returns 1 if it is, 0 if it is
- * not; or -ENOMEM. */
+/* If `name` is a request for a fact about the job, appends the answer and returns 1. Returns 0 if
+ * it is another request; or -ENOMEM. */
 static int answer_fact(const char *name, const struct pmi_place *place, struct cr_buffer *answer) {
     int rc;
     if (strcmp(name, "get_maxes") == 0) {

@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 #define PREFIX     "crun/pmi/" /* of the keys in the job's store */
-#define NODE_MS    300000 /* longest wait until a node has stored its number of workers */
+#define NODE_MS    300000 /* longest wait in ms until another node has stored its number of
+                           * workers */
 #define CONNECT_MS 60000
 #define NODES_MAX  65536
 
@@ -56,7 +57,8 @@ static struct store_bytes key_of(char out[PMI_KEY_MAX + 32], const char *kind, c
     return (struct store_bytes){out, (size_t) n};
 }
 
-/* Connects to the store. The worker with local rank 0 stores how many workers its node has. */
+/* Connects to the store. The helper of the worker with local rank 0 also stores the number of
+ * workers of its node. Returns 0; or a negative errno, and sets err. */
 static int open_store(struct helper *h, struct cr_error *err) {
     const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
     char node[16], count[16], key[PMI_KEY_MAX + 32];
@@ -74,7 +76,8 @@ static int open_store(struct helper *h, struct cr_error *err) {
     return store_set(h->store, key_of(key, "node", node), STORE_BYTES(count), NODE_MS, err);
 }
 
-/* Appends the value of PMI_process_mapping, which needs the number of workers of each node. */
+/* Appends the value of PMI_process_mapping. Waits for the number of workers of each node, which
+ * another helper stores. Returns 0; or a negative errno, and sets err. */
 static int find_mapping(struct helper *h, struct cr_buffer *out, struct cr_error *err) {
     char node[16], key[PMI_KEY_MAX + 32];
     CR_AUTO_FREE uint32_t *workers = calloc(h->nodes, sizeof(*workers));
@@ -141,15 +144,16 @@ static int send_all(int fd, const char *data, size_t len) {
     return 0;
 }
 
-/* Carries out the request of one line. Returns 0; 1 if no further request will come; or a negative
- * errno, and sets err. */
+/* Carries out the request in `line`. Returns 0 if more requests may follow; 1 if this was the last
+ * one; or a negative errno, and sets err. */
 static int serve_line(struct helper *h, const char *line, struct cr_error *err) {
     struct pmi_request request;
     struct cr_buffer answer = {0};
     int rc = pmi_read_request(line, &h->place, &request, &answer);
     if (!h->was_used) {
         h->was_used = true;
-        /* from now on this process may wait for the store, and SIGTERM must end such a wait */
+        /* From now on this process may have to wait for the store. The default action of SIGTERM
+         * ends such a wait by ending the process. */
         (void) signal(SIGTERM, SIG_DFL);
         if (rc == 0) rc = open_store(h, err);
     }
@@ -160,7 +164,8 @@ static int serve_line(struct helper *h, const char *line, struct cr_error *err) 
     return rc == 0 && is_end ? 1 : rc;
 }
 
-/* Serves all complete lines in data[0..*len), and moves the rest to the front. */
+/* Carries out the requests of all complete lines in data[0..*len), and moves an incomplete last
+ * line to the front. Returns as serve_line(). */
 static int serve_lines(struct helper *h, char *data, size_t *len, struct cr_error *err) {
     char *at = data, *newline;
     size_t left = *len;
@@ -176,7 +181,8 @@ static int serve_lines(struct helper *h, char *data, size_t *len, struct cr_erro
     return rc == 0 && left == PMI_LINE_MAX ? cr_fail(err, -EMSGSIZE, "a request is too long") : rc;
 }
 
-/* Serves the program until it ends. Returns 0; or a negative errno, and sets err. */
+/* Answers the program's requests until the program ends. Returns 0; or a negative errno, and sets
+ * err. */
 static int serve(struct helper *h, struct cr_error *err) {
     static char data[PMI_LINE_MAX];
     size_t len = 0;
@@ -190,16 +196,20 @@ static int serve(struct helper *h, struct cr_error *err) {
     }
 }
 
-static _Noreturn void run_helper(struct helper *h) {
+/* Runs the helper: answers the program's requests, and ends this process. `mask` is the signal mask
+ * of the program. */
+static _Noreturn void run_helper(struct helper *h, const sigset_t *mask) {
     struct cr_error err = {0};
     (void) prctl(PR_SET_NAME, "crun-pmi");
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0) (void) !(dup2(null, 0) + dup2(null, 1));
-    /* When the program has ended, the agent sends SIGTERM to this helper. Until the first request,
-     * the helper ignores it, because at the end it must warn if the program has not used PMI. */
+    /* The agent sends SIGTERM to this helper when the program has ended. The helper ignores it as
+     * long as there was no request, because it must first warn that the program has not used PMI.
+     * The signals are blocked since the fork, because a short program may end before this line. */
     (void) signal(SIGTERM, SIG_IGN);
     (void) signal(SIGINT, SIG_IGN);
     (void) signal(SIGHUP, SIG_IGN);
+    (void) sigprocmask(SIG_SETMASK, mask, NULL);
     int rc = serve(h, &err);
     if (rc < 0) {
         cr_warn("rank %u: a request by PMI could not be served: %s", h->place.rank, err.text);
@@ -232,7 +242,7 @@ static int read_place(struct helper *h, struct cr_error *err) {
     return rc == 0 ? read_number("GROUP_WORLD_SIZE", NODES_MAX, &h->nodes, err) : rc;
 }
 
-/* Sets the variables that a program of the MPICH family reads. */
+/* Sets the variables by which a program of the MPICH family learns its rank and its socket. */
 static void set_variables(const struct helper *h, int fd) {
     const struct {
         const char *name;
@@ -251,6 +261,7 @@ static void set_variables(const struct helper *h, int fd) {
 
 int pmi_run_worker(char *const *argv, struct cr_error *err) {
     struct helper h = {0};
+    sigset_t stops, mask;
     int ends[2];
     if (argv[0] == NULL) return cr_fail(err, -EINVAL, "no program given");
     int rc = read_place(&h, err);
@@ -258,13 +269,19 @@ int pmi_run_worker(char *const *argv, struct cr_error *err) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
         return cr_fail_errno(err, "cannot make a socket for PMI");
     }
+    (void) sigemptyset(&stops);
+    (void) sigaddset(&stops, SIGTERM);
+    (void) sigaddset(&stops, SIGINT);
+    (void) sigaddset(&stops, SIGHUP);
+    (void) sigprocmask(SIG_BLOCK, &stops, &mask);
     pid_t pid = fork();
     if (pid < 0) return cr_fail_errno(err, "cannot start a process that answers PMI");
     if (pid == 0) {
         (void) close(ends[0]);
         h.fd = ends[1];
-        run_helper(&h);
+        run_helper(&h, &mask);
     }
+    (void) sigprocmask(SIG_SETMASK, &mask, NULL);
     (void) close(ends[1]);
     (void) fcntl(ends[0], F_SETFD, 0);
     set_variables(&h, ends[0]);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FILE_MAX ((size_t) 65536) /* room for a list of hosts, in bytes, with its NUL */
+#define FILE_MAX ((size_t) 65536) /* bytes for the text of a list of hosts, with its NUL */
 
 /* ---- Flux; its variables are described in flux-environment(7) ---- */
 
@@ -42,16 +42,16 @@ int find_flux(const struct scheduler_world *w, struct scheduler_facts *f, struct
 
 /* ---- PBS; see pbs_job_attributes(7), qsub(1), pbsdsh(1) ---- */
 
-/* Reads the file `path`, a list of hosts with one line for each slot, and stores the hosts in
- * `out`, separated by commas. Neighbouring lines with the same host are stored once. Returns 0 or a
- * negative errno. */
+/* Reads the file `path`, which has one line with a host for each slot, and writes the hosts to
+ * `out`, separated by commas. A host that stands on several consecutive lines is written once.
+ * Returns 0 or a negative errno. */
 static int read_host_file(const struct scheduler_world *w, const char *path, char *out,
                           size_t cap) {
     size_t len = 0, last = 0;
     int rc = w->read_file(w->arg, path, out, cap);
     if (rc < 0) return rc;
-    /* Both the text that was read and the result are in `out`. The result is never ahead of the
-     * reading position, so it overwrites only what has been read already. */
+    /* The text of the file and the result are both in `out`. The result is never longer than the
+     * text that was read so far, so it overwrites no text that is still to be read. */
     for (char *at = out; *at != '\0';) {
         size_t n = strcspn(at, " \t\r\n");
         char *next = at + n + strspn(at + n, " \t\r\n");
@@ -73,10 +73,10 @@ static int fail_read(const char *variable, const char *path, int rc, struct cr_e
                    strerror(-rc));
 }
 
-/* Stores in *f what a list of hosts says: the number of hosts, the first host as the address of
- * node 0, and this host's position as the rank of this node. `from` is the name of the variable
- * that the list comes from. Returns 1; or -EINVAL, and sets err, if the list is empty or
- * malformed. */
+/* Stores in *f the facts that follow from a list of hosts: the number of nodes; the first host, as
+ * the address of node 0; and this host's position in the list, as the rank of this node. `from` is
+ * the name of the variable from which the list comes. Returns 1; or -EINVAL, and sets err, if the
+ * list is empty or malformed. */
 static int take_hosts(const struct scheduler_world *w, const char *list, const char *from,
                       struct scheduler_facts *f, struct cr_error *err) {
     if (host_list_first(list, f->head) < 0) {
@@ -93,7 +93,7 @@ static int take_hosts(const struct scheduler_world *w, const char *list, const c
     return 1;
 }
 
-/* Recognises PBS. The batch script, which runs on the first node, is task 1; the tasks that pbsdsh
+/* Recognises PBS. Task 1 is the batch script, which runs on the first node. The tasks that pbsdsh
  * starts have higher numbers. */
 int find_pbs(const struct scheduler_world *w, struct scheduler_facts *f, struct cr_error *err) {
     const char *id = fact_text(w, "PBS_JOBID"), *path = fact_text(w, "PBS_NODEFILE");
@@ -115,8 +115,8 @@ int find_pbs(const struct scheduler_world *w, struct scheduler_facts *f, struct 
 
 /* ---- LSF; see "Environment variables" in its reference, and jsrun(1) ---- */
 
-/* Stores every second word of `text`, from the first one on, in `out`, separated by commas. `text`
- * is a list such as "hostA 4 hostB 4", in which each host is followed by its number of slots. */
+/* Writes the first, third, fifth … word of `text` to `out`, separated by commas. `text` is a list
+ * such as "hostA 4 hostB 4", in which the number of slots follows each host. */
 static void take_every_other_word(const char *text, char *out, size_t cap) {
     size_t len = 0;
     bool is_host = true;
@@ -133,8 +133,8 @@ static void take_every_other_word(const char *text, char *out, size_t cap) {
     out[len] = '\0';
 }
 
-/* Recognises LSF. The batch script runs on the first host. To start tasks on the hosts, the script
- * calls blaunch, which sets LSF_PM_TASKID, or jsrun, which sets JSM_NAMESPACE_RANK. */
+/* Recognises LSF. The batch script runs on the first host. It starts tasks on the hosts by blaunch,
+ * which sets LSF_PM_TASKID, or by jsrun, which sets JSM_NAMESPACE_RANK. */
 int find_lsf(const struct scheduler_world *w, struct scheduler_facts *f, struct cr_error *err) {
     const char *id = fact_text(w, "LSB_JOBID"), *slots = fact_text(w, "LSB_MCPU_HOSTS");
     char hosts[FILE_MAX];

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Stores the first address of the list in the variable `name` as the address of node 0. Returns 1;
- * 0 if the variable is not set; or -EINVAL, and sets err, if the list is malformed. */
+ * 0, and stores nothing, if the variable is not set; or -EINVAL, and sets err, if the list is
+ * malformed. */
 static int take_addresses(const struct scheduler_world *w, const char *name,
                           struct scheduler_facts *f, struct cr_error *err) {
     const char *list = fact_text(w, name);
@@ -47,9 +48,9 @@ int find_dstack(const struct scheduler_world *w, struct scheduler_facts *f, stru
     return rc < 0 ? rc : 1;
 }
 
-/* Copies the texts of a JSON list such as ["algo-1","algo-2"] to `out`, separated by commas.
- * Returns 0; or -EINVAL if `json` is no such list or the texts do not fit into `cap` bytes. A text
- * with a backslash is refused, too, because host names contain none. */
+/* Writes the texts of a JSON list such as ["algo-1","algo-2"] to `out`, separated by commas.
+ * Returns 0; or -EINVAL if `json` is no such list, if the result does not fit into `cap` bytes, or
+ * if a text has a backslash, which no host name has. */
 static int take_json_texts(const char *json, char *out, size_t cap) {
     size_t len = 0;
     const char *at = json + strspn(json, " ");
@@ -67,7 +68,7 @@ static int take_json_texts(const char *json, char *out, size_t cap) {
 }
 
 /* Recognises SageMaker. Its training toolkit sets SM_HOSTS to the same list on all hosts, so a
- * host's position in the list is its node rank. */
+ * host's position in this list is its node rank. */
 int find_sagemaker(const struct scheduler_world *w, struct scheduler_facts *f,
                    struct cr_error *err) {
     const char *json = fact_text(w, "SM_HOSTS"), *self = fact_text(w, "SM_CURRENT_HOST");

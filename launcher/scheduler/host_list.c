@@ -1,5 +1,5 @@
-/* Lists of hosts as schedulers write them: the first host, the number of hosts, and the position of
- * a host. */
+/* Functions for lists of hosts in the forms in which schedulers write them: they find the first
+ * host, the number of hosts, and the position of a host. */
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 
 #define SEPARATORS ", \t\r\n"
 
-/* Appends the first name within brackets to `out`, for example "001" of "001-004,7]", and adds its
- * length to *len. Returns the text after the closing bracket, or NULL if there is no closing
+/* Appends the first name within brackets to `out`, for example "001" if `at` is "001-004,7]". Adds
+ * its length to *len. Returns the text after the closing bracket, or NULL if there is no closing
  * bracket or the host's name is too long. */
 static const char *take_first_of_range(const char *at, char *out, size_t *len) {
     const char *end = strchr(at, ']');

@@ -1,22 +1,22 @@
-/* The finder of Kubernetes: pods of Kubeflow (TrainJob, PyTorchJob v1) and Volcano, and indexed
- * jobs (also those of a JobSet).
+/* The finder of Kubernetes: it recognises pods of Kubeflow (TrainJob, PyTorchJob v1) and Volcano,
+ * and of indexed jobs (also those of a JobSet).
  *
- * Kubeflow's TrainJob sets torchrun's own variables (PET_NNODES, PET_NODE_RANK, …). crun reads
- * these as defaults of its options, so the finder does not read them. PyTorchJob v1 and Volcano
- * also set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. In their pods, RANK and WORLD_SIZE count
- * pods, not workers. */
+ * Kubeflow's TrainJob sets torchrun's own variables (PET_NNODES, PET_NODE_RANK, …). The finder does
+ * not read them, because crun reads them as defaults of its options. PyTorchJob v1 and Volcano also
+ * set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. In their pods, RANK and WORLD_SIZE count pods,
+ * not workers. */
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#define HOSTS_MAX ((size_t) 8192) /* room for the contents of /etc/hosts, in bytes, with the NUL */
+#define HOSTS_MAX ((size_t) 8192) /* bytes for the contents of /etc/hosts, with the NUL */
 
-/* Stores in *f the variables that Volcano's pytorch plugin and PyTorchJob v1 set in each pod. In a
- * worker of torchrun or crun, which has TORCHELASTIC_RUN_ID, the same variables have another
- * meaning and are not read. Returns 1; 0 if this is no such pod; or a negative errno, and sets
- * err. */
+/* Stores in *f the facts that Volcano's pytorch plugin and PyTorchJob v1 give by variables in each
+ * pod. If TORCHELASTIC_RUN_ID is set, this process is a worker of torchrun or crun; the same
+ * variables then have another meaning and are not read. Returns 1; 0 if the variables are not set
+ * or not read; or a negative errno, and sets err. */
 static int find_pods(const struct scheduler_world *w, struct scheduler_facts *f,
                      struct cr_error *err) {
     int64_t port = 0;
@@ -37,9 +37,9 @@ static int find_pods(const struct scheduler_world *w, struct scheduler_facts *f,
     return 1;
 }
 
-/* Stores the domain of this pod in `out`, for example ".train.default.svc.cluster.local". The
- * kubelet writes the domain to /etc/hosts, in the line "ADDRESS NAME.DOMAIN NAME". Stores "" if
- * there is no such line: the pod has no subdomain. */
+/* Writes the domain of this pod to `out`, for example ".train.default.svc.cluster.local". The
+ * kubelet writes it to /etc/hosts, in a line "ADDRESS NAME.DOMAIN NAME". If there is no such line,
+ * the pod has no subdomain, and `out` becomes "". */
 static void read_domain(const struct scheduler_world *w, char *out, size_t cap) {
     char hosts[HOSTS_MAX];
     size_t n = strlen(w->host_name);
@@ -54,9 +54,9 @@ static void read_domain(const struct scheduler_world *w, char *out, size_t cap) 
     }
 }
 
-/* Stores in *f what the name and the variables of an indexed job's pod say. The pods of the job are
- * named "<job>-<index>", and the pod with index 0 is node 0. No variable says how many pods the job
- * has, so the user must give the number of nodes by --nnodes or PET_NNODES. */
+/* Stores in *f the facts that follow from the name and the variables of an indexed job's pod. The
+ * pods are named "<job>-<index>"; the pod with index 0 is node 0. No variable says how many pods
+ * the job has, so the user must give the number of nodes by --nnodes or PET_NNODES. */
 static int find_indexed_job(const struct scheduler_world *w, struct scheduler_facts *f,
                             struct cr_error *err) {
     char domain[CR_HOST_MAX], index[24];
@@ -78,7 +78,7 @@ int find_kubernetes(const struct scheduler_world *w, struct scheduler_facts *f,
                     struct cr_error *err) {
     if (fact_text(w, "KUBERNETES_SERVICE_HOST") == NULL) return 0;
     f->name = "Kubernetes";
-    f->term_is_notice = true; /* the kubelet sends SIGTERM, and after the grace period SIGKILL */
+    f->term_is_notice = true; /* after SIGTERM and the grace period, the kubelet sends SIGKILL */
     int rc = find_pods(w, f, err);
     if (rc == 0) rc = find_indexed_job(w, f, err);
     return rc < 0 ? rc : 1;

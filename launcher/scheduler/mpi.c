@@ -1,8 +1,8 @@
-/* The finders of mpirun and mpiexec: Open MPI (and PRRTE), and the MPICH family with its Hydra
- * launcher (MPICH, Intel MPI, MVAPICH).
+/* The finders of mpirun and mpiexec: for Open MPI (and PRRTE), and for the MPICH family with its
+ * launcher Hydra (MPICH, Intel MPI, MVAPICH).
  *
  * mpirun starts one process per slot. On each node one of these processes runs the job and starts
- * all workers of the node; the others wait for it (launcher/task_leader.h). */
+ * all workers of the node; the other processes wait until it has ended (launcher/task_leader.h). */
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>
@@ -13,10 +13,11 @@ struct mpi_variables {
     const char *size, *rank, *local_size, *local_rank;
 };
 
-/* Stores the facts about nodes, tasks and workers in *f. A task knows the number of tasks on its
- * own node only, so all nodes are assumed to have this number, and the number of nodes is the
- * quotient. It is unknown if the division leaves a rest. If several nodes have several tasks each,
- * this node's rank is unknown, because mpirun numbers tasks either node by node or in turn. */
+/* Stores the facts about nodes, tasks and workers in *f. A task knows only how many tasks its own
+ * node has. So the function assumes that all nodes have this number of tasks, and divides the
+ * number of all tasks by it to get the number of nodes, which stays unknown if there is a
+ * remainder. This node's rank stays unknown if several nodes have several tasks each, because it
+ * depends on whether mpirun numbers the tasks node by node or in turn. */
 static int read_tasks(const struct scheduler_world *w, const struct mpi_variables *v,
                       struct scheduler_facts *f, struct cr_error *err) {
     int64_t size = 1, rank = 0, local_size = 1, local_rank = 0;
@@ -47,9 +48,10 @@ static int read_tasks(const struct scheduler_world *w, const struct mpi_variable
     return 1;
 }
 
-/* Stores the address of mpirun as the address of node 0, because mpirun by default runs on the
- * first node. The variable `name` has a form such as "3932160.0;tcp://10.0.0.1,172.17.0.1:45661";
- * the first host after "tcp://" is stored. JAX finds its coordinator in the same way. */
+/* Stores the address of the host of mpirun as the address of node 0, because by default mpirun runs
+ * on the first node. The variable `name` has a form such as
+ * "3932160.0;tcp://10.0.0.1,172.17.0.1:45661"; the first host after "tcp://" is stored. JAX finds
+ * its coordinator in the same way. */
 static void read_head(const struct scheduler_world *w, const char *name,
                       struct scheduler_facts *f) {
     const char *uri = fact_text(w, name);

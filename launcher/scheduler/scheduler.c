@@ -1,4 +1,4 @@
-/* The table of finders, the search through it, and the line that describes the facts. */
+/* Calls the finders until one recognises its scheduler, and describes the facts in one line. */
 #include "launcher/scheduler/scheduler.h"
 
 #include "base/memory.h"
@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The finders in the order in which they are called, until one recognises its scheduler. If one
- * scheduler can run inside another, the finder of the inner one comes first: mpirun runs inside a
- * Slurm job, and Slurm inside Kubernetes. */
+/* The finders, in the order in which they are called until one recognises its scheduler. If one
+ * scheduler can run inside another one, the finder of the inner one comes first: mpirun runs inside
+ * a Slurm job, and Slurm runs inside Kubernetes. */
 static const scheduler_find_fn finders[] = {
     find_open_mpi, find_mpich,     find_flux,     find_slurm,  find_pbs,
     find_lsf,      find_sagemaker, find_skypilot, find_dstack, find_kubernetes,
@@ -32,8 +32,9 @@ int scheduler_find(const struct scheduler_world *world, struct scheduler_facts *
     return 0;
 }
 
-/* Appends a formatted fact at out[*len], with a comma in front of it unless it is the first fact.
- * If the fact does not fit into `cap` bytes, it is cut and *len becomes `cap`. */
+/* Appends a formatted fact at out[*len], and increases *len. Puts a comma in front of it unless it
+ * is the first fact. If the fact does not fit into `cap` bytes, it is cut, and *len becomes
+ * `cap`. */
 __attribute__((format(printf, 4, 5))) static void add(char *out, size_t cap, size_t *len,
                                                       const char *fmt, ...) {
     va_list ap;
@@ -60,7 +61,9 @@ void scheduler_describe(const struct scheduler_facts *f, char *out, size_t cap) 
     if (f->head[0] != '\0') {
         add(out, cap, &len, "head %s:%u (%s)", f->head, (unsigned) f->port, f->head_from);
     }
-    if (f->workers > 0) {
+    if (f->layout[0] != '\0') {
+        add(out, cap, &len, "%s workers on the nodes (%s)", f->layout, f->workers_from);
+    } else if (f->workers > 0) {
         add(out, cap, &len, "%" PRIu32 " worker%s per node (%s)", f->workers,
             f->workers == 1 ? "" : "s", f->workers_from);
     }

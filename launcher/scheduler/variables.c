@@ -25,8 +25,9 @@ int fact_number(const struct scheduler_world *w, const char *name, int64_t min, 
                    name, text, (long long) min);
 }
 
-/* Reads a whole number of at least 1 into *out, and the variable's name into *from. A number above
- * UINT32_MAX is stored as UINT32_MAX; this is still so large that later checks refuse it. */
+/* Reads a whole number of at least 1 into *out, and sets *from to the variable's name. A number
+ * above UINT32_MAX is stored as UINT32_MAX, which later checks refuse, because it is too large for
+ * them. */
 static int read_u32(const struct scheduler_world *w, const char *name, uint32_t *out,
                     const char **from, struct cr_error *err) {
     int64_t number = 0;
@@ -45,7 +46,7 @@ int fact_nodes(const struct scheduler_world *w, const char *name, struct schedul
 int fact_workers(const struct scheduler_world *w, const char *name, struct scheduler_facts *f,
                  struct cr_error *err) {
     const char *text = fact_text(w, name);
-    /* "0" means that the node has no GPU; then the number of workers is unknown */
+    /* "0" means that the node has no GPU; the number of workers stays unknown */
     if (text != NULL && strcmp(text, "0") == 0) return 0;
     return read_u32(w, name, &f->workers, &f->workers_from, err);
 }

@@ -111,7 +111,8 @@ class Group:
         return bytes(library().group_backend(self._handle) or b"").decode()
 
     def close(self) -> None:
-        """Closes the group's connections; does not wait for other ranks."""
+        """Closes the group's connections. Other ranks that are still in the last operation may fail
+        with ConnectionLost; call barrier() before to avoid that."""
         handle, self._handle = self._handle, 0
         library().group_destroy(handle)
 

@@ -7,11 +7,12 @@ their memory, regroup with the replacement, and go on from the last step.
             loss = loss_of(recovery.model(images[step]), digits[step])
             loss.backward(); optimizer.step(); optimizer.zero_grad()
 
-What happens after a death: crun's agents tell all workers at once. A thread of this module then
-shuts down the sockets of Gloo, because a rank that waits for another living rank would otherwise
-wait for the group's timeout. The step fails on every rank; each calls Runtime.rejoin(). In the next
-round the ranks exchange handles through the job's store, torch reconfigures its group, and the rank
-that has made most steps gives its state to those that have made fewer, which the replacement has.
+What happens after a death: crun's agents tell all workers at once that the round is over. A thread
+of this module then ends all waits of Gloo (_gloo.py), because a rank that waits for another living
+rank would otherwise wait until the group's timeout. The step fails on every rank, and each rank
+calls Runtime.rejoin(). In the next round the ranks exchange handles through the job's store, torch
+reconfigures its group, and the rank that has made most steps gives its state to the ranks that have
+made fewer steps, such as the replacement.
 
 With `fewest`, the survivors do not wait for the replacement: they go on with fewer ranks, and it
 joins them after one of their steps. A step that is computed by shards() gives the same parameters,
@@ -29,7 +30,6 @@ import gc
 import importlib
 import json
 import os
-import socket
 import sys
 import threading
 import time
@@ -39,6 +39,7 @@ import torch
 import torch.distributed as dist
 
 from . import steps
+from ._gloo import Gloo
 from ._meeting import Meetings
 from .errors import ConnectionLost, Error, RoundOver, Timeout
 from .runtime import Runtime
@@ -48,7 +49,11 @@ _KEY = "crunrt.recovery"
 _reconfiguring: Any = dist  # these functions of torch are not public yet
 # A wait on the store looks this often whether the round is over; its server cannot tell.
 _SLICE_S = 0.2
-# A step that failed because of a dead peer is followed by the end of the round; how long to wait.
+# Pause in seconds before Gloo's waits are ended for the second time. Each further pause is twice as
+# long as the one before, up to 1 s.
+_SWEEP_S = 0.02
+# How long in seconds a step that has failed waits for the end of the round. The round ends if the
+# step failed because another rank has died.
 _END_OF_ROUND_S = 30.0
 
 
@@ -65,6 +70,7 @@ class _RoundStore(dist.Store):  # type: ignore[misc,name-defined]
         return self._recovery.runtime.store
 
     def set(self, key: str, value: Any) -> None:
+        self._recovery._gloo.note(key, value)
         self._store.set(f"{_KEY}/torch/{key}", value)
 
     def get(self, key: str) -> bytes:
@@ -84,30 +90,6 @@ class _RoundStore(dist.Store):  # type: ignore[misc,name-defined]
 
     def delete_key(self, key: str) -> bool:
         return self._store.delete(f"{_KEY}/torch/{key}")
-
-
-def _sockets() -> dict[int, int]:
-    """Returns {inode: descriptor} of this process's sockets."""
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            found[int(target[8:-1])] = int(name)
-    return found
-
-
-def _shut_down(descriptor: int) -> None:
-    """Shuts down a TCP connection without closing its descriptor, which its owner still uses."""
-    try:
-        with socket.socket(fileno=os.dup(descriptor)) as copy:
-            if copy.family in (socket.AF_INET, socket.AF_INET6):
-                copy.getpeername()  # fails on listening sockets, which stay open
-                copy.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
 
 
 def _is_of_torch(error: BaseException) -> bool:
@@ -134,9 +116,9 @@ class Recovery:
 
     It has `model` (wrapped; use this one in the step), `done` (steps made), `recoveries`, and
     `times` of the last recovery, on the clock of time.monotonic(): "told" (crun has said that the
-    round is over), "failed" (the step has failed on
-    this rank, or the round has ended after it), "met" (all ranks of the round have come), "ready"
-    (regrouped, all at one step).
+    round is over), "failed" (the step has failed on this rank, or the round has ended after it),
+    "round" (crun has begun the next round), "met" (it is known who regroups), "ready" (regrouped,
+    all at one step).
     """
 
     def __init__(self, module: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None,
@@ -161,6 +143,7 @@ class Recovery:
         self._fewest = fewest
         self._generation, self._is_broken = 0, False
         self._before = 0  # members of the last meeting
+        self._was_changed = False  # whether the last round was ended by an announced change
         self._saved: tuple[list[torch.Tensor], torch.Tensor] | None = None
         made = steps.runtime()
         why = _why_not(made, backend)
@@ -170,10 +153,11 @@ class Recovery:
             return
         self.runtime = made
         self.runtime.can_rejoin()
-        self._over = threading.Event()
+        self._over: threading.Event    # set when the round is over
+        self._is_out: threading.Event  # set when this rank has left the round
         self._watcher: threading.Thread | None = None
-        self._others = set(_sockets())
-        self._gloo: set[int] | None = None
+        self._gloo = Gloo()
+        self._gloo.begin_round()
         self._watch()
         self._import_late_modules()
         self._forget_old_objects()
@@ -210,22 +194,29 @@ class Recovery:
     # ---- the end of a round ----
 
     def _watch(self) -> None:
-        """Starts the thread that waits for the end of this round."""
-        self._over.clear()
-        self._watcher = threading.Thread(target=self._wait_for_end, daemon=True, name="crunrt")
+        """Starts the thread that waits for the end of this round. Each round has events of its own,
+        because the thread of a round that an announced change has ended may still wait."""
+        self._over, self._is_out = threading.Event(), threading.Event()
+        self._watcher = threading.Thread(target=self._wait_for_end, name="crunrt", daemon=True,
+                                         args=(self._over, self._is_out))
         self._watcher.start()
 
-    def _wait_for_end(self) -> None:
+    def _wait_for_end(self, over: threading.Event, is_out: threading.Event) -> None:
         try:
             self.runtime.wait_for_round_end()
         except Error:
             return  # the agent is gone; crun's warden ends this process
+        if is_out.is_set():
+            return  # this process has left the round of this thread already
         self.times["told"] = time.monotonic()
-        self._over.set()
-        gloo = self._gloo
-        for inode, descriptor in _sockets().items():
-            if inode in gloo if gloo is not None else inode not in self._others:
-                _shut_down(descriptor)
+        over.set()
+        self._gloo.end_waits()
+        # A rank that regroups just now opens more connections, and would wait for ranks that have
+        # gone already; so go on until this rank has come out of what it was doing.
+        pause = _SWEEP_S
+        while not is_out.wait(pause):
+            self._gloo.end_waits()
+            pause = min(2 * pause, 1.0)
 
     def _get(self, keys: list[str]) -> list[bytes]:
         """Waits for keys in the store until they exist or the round is over."""
@@ -244,10 +235,12 @@ class Recovery:
         takes it into the one after it."""
         self._drop_wrapper()
         while True:
+            self._is_out.set()
             if self._watcher is not None:
                 self._watcher.join()
             self.runtime.rejoin()
-            self._others, self._gloo = set(_sockets()), None
+            self.times["round"] = time.monotonic()
+            self._gloo.begin_round()
             self._watch()
             if self._try_to_join():
                 self.recoveries += 1
@@ -272,33 +265,45 @@ class Recovery:
     def _end_round(self) -> None:
         """Prepares rejoin() after an announced change, which ends no thread's wait."""
         self._watcher = None
+        self._was_changed = True
         self._over.set()
 
     def _join(self) -> None:
         """Meets the other ranks of this round, or those that have come, and regroups with them."""
         size = self.runtime.world_size
         self._meetings = Meetings(self.runtime.store, self._get, _KEY, self.runtime.rank, size)
-        self._meetings.come(self._generation > 0)
-        if self._fewest is not None and self._generation > 0:
-            self._meetings.call_survivors(self._before, self._fewest, self._over.is_set)
+        goes_on_early = self._fewest is not None and self._generation > 0
+        fewest = self._fewest or 1
+        survivors = self._before - (0 if self._was_changed else 1) if goes_on_early else 0
+        self._meetings.come(self._about(), self._generation > 0, survivors, fewest)
+        if goes_on_early:
+            self._meetings.call_when_quiet(fewest, self._over.is_set)
         self._regroup()
+
+    def _about(self) -> dict[str, Any]:
+        """Returns what the other ranks need to regroup with this one."""
+        return {"handle": _reconfiguring._get_reconfigure_handle(), "done": self.done,
+                "generation": self._generation, "is_new": self._generation == 0}
+
+    def _exchange(self, members: list[int]) -> list[dict[str, Any]]:
+        """Returns what the members of the meeting say about themselves now, by rank."""
+        key, number = f"{_KEY}/about", self._meetings.number
+        self.runtime.store.set(f"{key}/{number}/{self.runtime.rank}", json.dumps(self._about()))
+        return [json.loads(v) for v in self._get([f"{key}/{number}/{r}" for r in members])]
 
     def _regroup(self) -> None:
         """Waits for the next meeting, regroups with its members, and brings all to one step."""
-        key, rank = f"{_KEY}/handle", self.runtime.rank
-        members = self._meetings.attend()
-        number = self._meetings.number
-        mine = {"handle": _reconfiguring._get_reconfigure_handle(), "done": self.done,
-                "generation": self._generation, "is_new": self._generation == 0}
-        self.runtime.store.set(f"{key}/{number}/{rank}", json.dumps(mine))
-        all_ = [json.loads(v) for v in self._get([f"{key}/{number}/{r}" for r in members])]
+        all_ = self._meetings.attend()
+        if self._meetings.number > 0:  # what they said when they came holds for meeting 0 only
+            all_ = self._exchange(self._meetings.members)
         self.times["met"] = time.monotonic()
-        self._generation, self._before = 1 + max(one["generation"] for one in all_), len(members)
-        self._gloo = None
+        self._generation, self._before = 1 + max(one["generation"] for one in all_), len(all_)
+        self._was_changed = False
+        self._gloo.connecting(len(all_))
         _reconfiguring._reconfigure(uuid=self._generation, timeout=self._timeout,
                                     handles=[one["handle"] for one in all_]).wait()
         dist.barrier()
-        self._gloo = set(_sockets()) - self._others
+        self._gloo.connected()
         self._level(all_)
         self.model = self._wrap(self.module)
         self._is_broken = False

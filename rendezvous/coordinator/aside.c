@@ -1,8 +1,8 @@
-/* Nodes of hosts on which something goes wrong again and again (standing.c): notes what happens on
- * each host, and keeps nodes of slowed hosts, and of hosts that are set aside, out of rounds.
+/* Handles hosts on which something goes wrong again and again (standing.c): notes what happens on
+ * each host, and keeps the nodes of a host out of rounds while the host is slowed or set aside.
  *
  *   JOIN ──► refused, while the host is refused
- *        ──► ASIDE ── the host's time is over, or an operator admits it ──────────► JOINED
+ *        ──► ASIDE ── the host is slowed or set aside no longer ──────────────────► JOINED
  *                  └─ the host is set aside, but too few other nodes wait ────────► JOINED */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
@@ -41,8 +41,9 @@ static void log_change(struct coordinator *c, enum standing_change change, const
                     host, s->short_lives, seconds(r->flap_window_ms), what);
 }
 
-/* Call this when a host has been slowed or set aside. Puts its nodes that wait already, and have
- * joined since since_ms, into the state ASIDE, except `gone`. */
+/* Call this when a host has been slowed or set aside. Puts those seats of the host into the state
+ * ASIDE that are JOINED and were made at since_ms or later, except the seat `gone`. Seats that are
+ * ASIDE already get the new time limit. */
 static void place_others(struct coordinator *c, int64_t now_ms, const char *host, int64_t since_ms,
                          const struct coordinator_seat *gone) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
@@ -54,9 +55,11 @@ static void place_others(struct coordinator *c, int64_t now_ms, const char *host
 
 void aside_node_gone(struct coordinator *c, int64_t now_ms, int64_t since_ms,
                      const struct coordinator_seat *s) {
-    bool was_in_round = s->group_rank >= 0 && s->state != SEAT_SUCCEEDED;
-    /* If this coordinator lacks the majority, or the node had another coordinator before, the node
-     * did not choose the time at which its seat was made or removed. */
+    /* If the node was waiting for a round, its end does not count as a short life: it ends no
+     * round, and the node's process may still run, because perhaps only its connection was lost. */
+    bool was_in_round = s->group_rank >= 0 && s->state != SEAT_SUCCEEDED && !seat_waits(s);
+    /* If this coordinator lacks the majority, or the node had another coordinator before, nothing
+     * is counted: the time for which the seat existed is not the time for which the node lived. */
     if (!was_in_round || s->gave_notice || !s->counts_life || c->succession.lacks_majority) return;
     enum standing_change change = standings_lost(&c->standings, now_ms, s->host, c->round,
                                                  since_ms - s->joined_ms);
@@ -66,9 +69,10 @@ void aside_node_gone(struct coordinator *c, int64_t now_ms, int64_t since_ms,
 
 /* ---- seats that wait in the state ASIDE ---- */
 
-/* Returns the time until which the node of this seat is kept out of rounds; 0 = it is not. Sets
- * *may_recall to true if it takes part in spite of this when too few other nodes wait. A node of
- * the last round is not slowed: another node of its host flaps. */
+/* Returns the time until which the node of this seat is kept out of rounds; 0 = the node is not
+ * kept out. Sets *may_recall to true if the node takes part in spite of that when too few other
+ * nodes wait. A node that was in the last round is not kept out because its host is slowed: then
+ * another node of the host has made the host flap. */
 static int64_t out_until(const struct coordinator *c, int64_t now_ms,
                          const struct coordinator_seat *seat, bool *may_recall) {
     const struct standing *s = standings_find(&c->standings, seat->host);
@@ -88,15 +92,16 @@ bool aside_comes_last(const struct coordinator *c, int64_t now_ms,
 }
 
 void aside_place(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s) {
-    if (c->standings.count == 0 || s->state != SEAT_JOINED) return;
-    bool may_recall;
+    bool is_waiting = s->state == SEAT_JOINED || s->state == SEAT_ASIDE, may_recall;
+    if (c->standings.count == 0 || !is_waiting) return;
     int64_t until_ms = out_until(c, now_ms, s, &may_recall);
     if (until_ms == 0) return;
-    seat_enter(c, s, SEAT_ASIDE, now_ms);
     s->aside_until_ms = until_ms;
     s->may_recall = may_recall;
-    if (s->group_rank >= 0) c->members_changed = true;
     coordinator_wake_by(c, until_ms);
+    if (s->state == SEAT_ASIDE) return;
+    seat_enter(c, s, SEAT_ASIDE, now_ms);
+    if (s->group_rank >= 0) c->members_changed = true;
 }
 
 int64_t aside_deadline(const struct coordinator *c) {
@@ -132,7 +137,7 @@ void aside_recall(struct coordinator *c, int64_t now_ms) {
 
 void aside_count_failure(struct coordinator *c, int64_t now_ms) {
     struct coordinator_charge *charge = &c->charge;
-    if (!charge->open || charge->excused || charge->is_counted) return;
+    if (!charge->open || charge->excused || charge->is_counted || c->hang.is_unblamed) return;
     charge->is_counted = true;
     enum standing_change change = standings_failed(&c->standings, now_ms, charge->host);
     log_change(c, change, charge->host);

@@ -66,9 +66,10 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
 
 /* ---- the nodes' answers ---- */
 
-/* Gives the workers needs_ms more time, at most join_timeout, for example to save a checkpoint
- * after the agreed step. A node that leaves cannot wait, so only a change for nodes that join is
- * extended, and only by an answer that comes before the end of the notice. */
+/* Makes the change last at least needs_ms from now, or join_timeout if that is shorter: a worker
+ * may need this time, for example to save a checkpoint after the agreed step. Does nothing if a
+ * node leaves, because that node cannot wait, or if the answer comes after the end of the
+ * notice. */
 static void extend(struct coordinator *c, int64_t now_ms, int64_t needs_ms) {
     struct coordinator_change *change = &c->change;
     if (needs_ms > c->join_timeout_ms) needs_ms = c->join_timeout_ms;
@@ -104,11 +105,24 @@ static void send_step(struct coordinator *c, int64_t now_ms, const struct coordi
     if (s->change == CHANGE_RUNS) seat_send(c, s, &m);
 }
 
+/* Call this when the agreed step is the first step of the round. A node whose workers still import
+ * modules has answered that none of its workers counts steps. But the workers of all nodes make the
+ * first step together and save after it, so this round waits for that node, too. The node reports
+ * at once that it is ready if it has no worker to wait for. */
+static void include_late_nodes(struct coordinator *c) {
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (s->state != SEAT_RUNNING || s->change != CHANGE_READY) continue;
+        seat_take_part(c, s, CHANGE_RUNS);
+    }
+}
+
 /* Sends the agreed step to the nodes. The agreed step is one more than the step of the furthest
  * worker: that worker may have begun one more step before it was frozen, and no worker has begun a
  * later one. */
 static void set_step(struct coordinator *c, int64_t now_ms) {
     c->change.is_set = true;
+    if (c->change.step == 0) include_late_nodes(c);
     for (uint32_t i = 0; i < c->seat_count; i++) send_step(c, now_ms, c->seats[i]);
 }
 

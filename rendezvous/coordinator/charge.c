@@ -19,15 +19,16 @@
  * in time.
  *
  * A failure that is final ends the job like a failure with a spent budget, even if restarts are
- * left. It is final if the program of the worker has --on-failure=end. */
+ * left. It is final if the program of the worker has --on-failure=end. A failure may be final and
+ * that of a killed worker: then, too, the end of the job waits KILLED_MS for the worker's node. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A node excuses the failure if it goes within this time, in ms, after one of its workers was
- * killed. Tools that end a node send signals to its processes one after the other, which takes a
- * few ms. */
+/* A node excuses the failure if it leaves or is lost within this time, in ms, after one of its
+ * workers was killed. Tools that end a node send signals to its processes one after the other,
+ * which takes a few ms. */
 #define KILLED_MS INT64_C(200)
 
 static bool was_in_round(const struct coordinator_seat *s) {
@@ -38,7 +39,8 @@ void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat 
                  const struct rdzv_failed *f) {
     c->charge = (struct coordinator_charge){
         .open = true, .failed_ms = now_ms, .killed_until_ms = COORDINATOR_NEVER,
-        /* the round is rebuilt, and its store may have been lost with the earlier coordinator */
+        /* a failure of a rebuilt round is excused, because the store of that round may have been
+         * lost with the earlier coordinator */
         .excused = c->is_rebuilt};
     c->charge.round = c->round;
     (void) snprintf(c->charge.what, sizeof(c->charge.what), "%s", f->what);
@@ -55,9 +57,10 @@ void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat 
 void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f) {
     if (!c->charge.open || f->round != c->round) return;
-    if (f->blame == RENDEZVOUS_FINAL) c->charge.is_final = true;
-    /* KILLED is ignored if the job has one node: once that is gone, no node is left to go on */
-    if (f->blame != RENDEZVOUS_KILLED || c->seat_count == 1) return;
+    bool is_both = f->blame == RENDEZVOUS_FINAL_KILLED;
+    if (f->blame == RENDEZVOUS_FINAL || is_both) c->charge.is_final = true;
+    /* KILLED is ignored if the job has one node: if that node goes, no node is left to go on */
+    if ((f->blame != RENDEZVOUS_KILLED && !is_both) || c->seat_count == 1) return;
     s->is_killed = true;
     c->charge.killed_until_ms = now_ms + KILLED_MS;
     coordinator_wake_by(c, c->charge.killed_until_ms);
@@ -65,7 +68,8 @@ void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator
 
 /* Returns whether this message shows that its node knows of the end of the last round. JOIN and
  * FAILED show it. A beat shows it by rounds_over; a beat of protocol version 2 lacks this field and
- * always counts. Any other message may have been sent before the round was stopped, LEAVE too. */
+ * always counts. Any other message, LEAVE included, shows nothing: the node may have sent it before
+ * the round was stopped. */
 static bool knows_of_end(const struct coordinator *c, const struct rdzv_message *m) {
     if (m->type == RDZV_BEAT) return m->beat.rounds_over == 0 || m->beat.rounds_over > c->round + 1;
     return m->type == RDZV_JOIN || m->type == RDZV_FAILED;
@@ -104,9 +108,10 @@ void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coor
     }
 }
 
-/* Returns true until KILLED_MS after a worker was killed: until then its node may go, and so excuse
- * the failure. If this is checked more than KILLED_MS too late, this process was stopped or slow,
- * and the node's LEAVE may be unread in the socket. In that case the time begins again. */
+/* Returns true until KILLED_MS after a worker was killed, because the worker's node may leave or be
+ * lost until then, which excuses the failure. If this function is called more than KILLED_MS after
+ * the end of that time, this process was stopped or slow, and a LEAVE of the node may be unread in
+ * the socket. In that case the time begins again. */
 static bool awaits_killed_node(struct coordinator *c, int64_t now_ms) {
     if (c->charge.killed_until_ms == COORDINATOR_NEVER) return false;
     if (now_ms >= c->charge.killed_until_ms + KILLED_MS) {

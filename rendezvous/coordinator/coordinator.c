@@ -26,6 +26,7 @@ struct coordinator *coordinator_new(const char *run_id, const struct coordinator
     c->actions = actions;
     c->arg = arg;
     c->may_form = true;
+    c->right_until_ms = CR_FOREVER;
     c->last_call_ms = c->store_retry.first_ms = COORDINATOR_NEVER;
     c->wake_ms = CR_FOREVER;
     succession_forget(c);
@@ -39,6 +40,7 @@ void coordinator_free(struct coordinator *c) {
     succession_forget(c);
     standings_forget(&c->standings);
     free(c->inquiry.entries);
+    hang_done(c);
     free(c->run_id);
     free(c);
 }
@@ -68,8 +70,8 @@ void coordinator_set_why(struct coordinator *c, const char *fmt, ...) {
 /* Returns the longest time in ms for which a node may stop its workers; 0 = STOP sets no limit. If
  * this coordinator lacks the majority, an heir may form a round after a quarter of a lease, so the
  * limit is an eighth of a lease. If this coordinator has lost the right to form rounds, another
- * leader may be elected; that one forms a round only after the workers had one lease to stop
- * (forming.c), so the limit is one lease. */
+ * leader may be elected; the new leader waits before its first round until the workers have had one
+ * lease to stop (forming.c), so the limit is one lease. */
 static int64_t limit_of_stop(const struct coordinator *c) {
     if (c->succession.lacks_majority) return c->lease_ms / 8 + 1;
     return c->may_form ? 0 : c->lease_ms;
@@ -152,6 +154,7 @@ static void reconcile_running(struct coordinator *c, int64_t now_ms) {
 
 void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
     c->is_held = false;
+    coordinator_expire_right(c, now_ms);
     succession_check(c, now_ms);
     aside_release(c, now_ms);
     if (c->phase == COORDINATOR_REBUILDING) resuming_reconcile(c, now_ms);
@@ -162,22 +165,25 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
 
 /* ---- the messages of nodes with a seat ---- */
 
-/* Handles FAILED. A failure in an older round is ignored, because that round is over already. A
- * further failure in a round that has failed counts only if it has a blame (charge.c). */
+/* Handles FAILED. If the round has failed already, a further FAILED counts only if its blame says
+ * that the failure is final, or that the worker was killed from outside (charge.c). A failure in an
+ * older round is ignored, because that round is over already. */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                        const struct rdzv_failed *f) {
     if (c->phase == COORDINATOR_FORMING) charge_note_blame(c, now_ms, s, f);
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     coordinator_set_why(c, "%s", f->what);
+    pairs_distrust(s);
     budget_progress(&c->budget, now_ms - c->round_ms);
     c->backoff_until_ms = c->is_rebuilt ? 0 : now_ms + budget_backoff(&c->budget);
     charge_open(c, now_ms, s, f);
     (void) charge_allows_round(c, now_ms);
     if (c->phase != COORDINATOR_RUNNING) return;
     coordinator_stop_round(c, now_ms);
-    /* this node was STOPPING already, so coordinator_stop_round() has sent it no STOP, but it needs
-     * the time limit in STOP */
+    /* coordinator_stop_round() has sent no STOP to the node of `s`, because its seat was STOPPING
+     * already. But if this coordinator may not decide, the node has to get the time limit in STOP,
+     * so STOP is sent here. */
     if (!succession_may_decide(c)) coordinator_send_stop(c, s);
 }
 
@@ -198,6 +204,7 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     if (s->state == SEAT_LEAVING) return;
     s->left_idle = s->state == SEAT_JOINED || s->state == SEAT_QUEUED || s->state == SEAT_ASIDE;
     if (s->left_idle) c->left_idle++;
+    pairs_seat_gone(c, s);
     seat_enter(c, s, SEAT_LEAVING, now_ms);
     s->is_ended = true;
     aside_node_gone(c, now_ms, now_ms, s);
@@ -209,20 +216,23 @@ static void got_leave(struct coordinator *c, int64_t now_ms, struct coordinator_
     coordinator_set_why(c, "%s leaves: %s", name, why);
     budget_lost(&c->budget, c->round);
     coordinator_stop_round(c, now_ms);
-    /* this node stops its workers without a STOP, but it needs the time limit in STOP */
+    /* The node needs no STOP to stop its workers: it does so because it leaves. But if this
+     * coordinator may not decide, the node has to get the time limit in STOP, so STOP is sent
+     * here. */
     if (!succession_may_decide(c)) coordinator_send_stop(c, s);
 }
 
 static int got_join_again(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                           const struct rdzv_join *join, struct cr_error *err) {
-    /* the node has sent this JOIN before it received END */
+    /* the node sent this JOIN before it received END, so the JOIN is ignored */
     if (c->phase == COORDINATOR_ENDED) return 0;
     if (s->state == SEAT_RUNNING && s->missed_round) {
         resuming_repeat_round(c, now_ms, s);
         return 0;
     }
-    /* a node that is not fit sends JOIN again when the result of its health check changes */
-    if (s->state != SEAT_STOPPING && s->unfit[0] == '\0') {
+    /* a node may send JOIN again if it has stopped its workers, or if it is not fit: in that case
+     * it sends JOIN when the result of its health check changes */
+    if (s->state != SEAT_STOPPING && !s->is_unfit) {
         return cr_fail(err, -EPROTO, "a JOIN message came from a node that is %s",
                        seat_state_name(s->state));
     }
@@ -243,8 +253,8 @@ static void answer_beat(struct coordinator *c, int64_t now_ms, struct coordinato
     seat_send(c, s, &ack);
 }
 
-/* Returns whether a BEAT can have a further effect: each node from which a BEAT comes counts when
- * this coordinator lacks the majority, or when its last round is not settled. */
+/* Returns whether a BEAT may change what is due. It may if this coordinator lacks the majority, or
+ * if its last round is not settled, because a BEAT makes ballots of its node held. */
 static bool needs_beats(const struct coordinator *c) {
     return c->succession.lacks_majority || !succession_may_form(c);
 }
@@ -263,13 +273,17 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
         needs_it = needs_beats(c);
         succession_heard(c, now_ms, seat, m->beat.heard_at_ms, m->beat.rounds_seen);
         answer_beat(c, now_ms, seat, &m->beat);
-        /* any other beat changes nothing, so coordinator_reconcile() need not run */
+        /* if neither is true, the beat makes nothing due, so coordinator_reconcile() need not
+         * run */
         if (!all_heard && !needs_it) return 0;
         break;
     case RDZV_ABANDON: seat->abandons = true; return 0;
     case RDZV_JOIN: rc = got_join_again(c, now_ms, seat, &m->join, err); break;
     case RDZV_FAILED: got_failed(c, now_ms, seat, &m->failed); break;
-    case RDZV_SUCCEEDED: got_succeeded(c, now_ms, seat, &m->succeeded); break;
+    case RDZV_SUCCEEDED:
+        got_succeeded(c, now_ms, seat, &m->succeeded);
+        hang_judge(c, now_ms);
+        break;
     case RDZV_LEAVE: got_leave(c, now_ms, seat, m->leave.why); break;
     case RDZV_CHANGE_ANSWER: coordinator_got_answer(c, now_ms, seat, &m->change_answer); break;
     case RDZV_CHANGE_READY: coordinator_got_ready(c, seat, m->change_ready.id); break;
@@ -279,6 +293,14 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
         break;
     case RDZV_PROGRESS:
         inquiry_got_progress(c, seat, &m->progress);
+        if (!all_heard) return 0;
+        break;
+    case RDZV_QUIET: hang_got_quiet(c, seat, &m->quiet, now_ms); break;
+    case RDZV_PAIRED: pairs_got(c, seat, &m->paired); break;
+    case RDZV_ROW: hang_got_row(c, seat, &m->row); break;
+    case RDZV_INSPECTED: hang_got_inspected(c, seat, m->inspected.id); break;
+    case RDZV_RANK:
+        ranks_got(c, seat, &m->rank, now_ms);
         if (!all_heard) return 0;
         break;
     default:
@@ -291,13 +313,11 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
 
 /* ---- nodes whose connection is gone ---- */
 
-/* If all workers of the node had ended well, the round goes on without the node, which is still
- * counted as succeeded. If its workers were running, the round is stopped. */
+/* Frees the seat. If all workers of the node had ended well, the round goes on without the node,
+ * which is still counted as succeeded. If its workers were running, the round is stopped. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why) {
-    bool has_waited = s->state == SEAT_JOINED || s->state == SEAT_ASIDE ||
-                      s->state == SEAT_UNFIT || s->left_idle;
-    bool had_round = !has_waited || s->group_rank >= 0;
+    bool had_round = !seat_waits(s) || s->group_rank >= 0;
     enum seat_state was = s->state;
     char name[SEAT_NAME_MAX];
     seat_name(s, name);
@@ -325,13 +345,14 @@ void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinato
 
 void coordinator_count_lost(struct coordinator *c, int64_t now_ms,
                             const struct coordinator_seat *s) {
-    /* the last message is the last sign of the node: it may have been gone since then */
+    /* heard_ms is passed, because the node may have been gone since its last message */
     aside_node_gone(c, now_ms, s->heard_ms, s);
     charge_node_gone(c, s->heard_ms, s);
 }
 
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why) {
+    coordinator_expire_right(c, now_ms);
     coordinator_count_lost(c, now_ms, seat);
     seat->is_ended = !seat->abandons;
     coordinator_vacate(c, now_ms, seat, "was lost", why);
@@ -378,7 +399,15 @@ void coordinator_retire(struct coordinator *c) { c->retires = true; }
 
 void coordinator_follows_another(struct coordinator *c) { c->follows_another = true; }
 
-void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form) {
+void coordinator_expire_right(struct coordinator *c, int64_t now_ms) {
+    if (!c->may_form || now_ms < c->right_until_ms) return;
+    c->may_form = false;
+    coordinator_log(c, CR_LOG_DEBUG, "the right to form rounds has ended");
+}
+
+void coordinator_may_form(struct coordinator *c, int64_t now_ms, int64_t until_ms) {
+    bool may_form = now_ms < until_ms;
+    c->right_until_ms = until_ms;
     if (c->may_form == may_form) return;
     c->may_form = may_form;
     if (may_form) c->stands_by = false;

@@ -57,8 +57,10 @@ struct coordinator_actions {
     /* Called when a round forms, once for each of its nodes: the node's workers may use the store
      * of the round. Called after open_store() or close_store(). This action may be NULL. */
     void (*admit)(void *arg, void *peer);
-    /* Called when a round forms, for the node with group rank 0, before any node is sent ROUND.
-     * `has_store` is true if this node has the store of the round. This action may be NULL. */
+    /* Called when a round forms, with the node that has group rank 0, before any node is sent
+     * ROUND. `has_store` is true if this node has the store of the round; then the host sends it
+     * the addresses of the round's nodes, else the host gives these addresses to its own store.
+     * This action may be NULL. */
     void (*prepare_store)(void *arg, void *peer, uint64_t round, bool has_store);
     /* Returns the run id of another job whose nodes wait at the same hosting node, or NULL if there
      * is none. The text is valid until the next event. This action may be NULL. */
@@ -67,8 +69,8 @@ struct coordinator_actions {
      * run gets. Among machines whose clocks agree, a later run gets a larger number. If this action
      * is NULL, runs have no incarnation. */
     uint64_t (*draw)(void *arg);
-    /* An inquiry that coordinator_operate() has begun is over; `what` is its result. This action
-     * may be NULL. */
+    /* Called when an inquiry is over; `what` is its result, one line of text. This action may be
+     * NULL. */
     void (*on_behind)(void *arg, const char *what);
     /* Logs one line. Changes of state have the level debug. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
@@ -82,46 +84,48 @@ struct coordinator_actions {
 struct coordinator *coordinator_new(const char *run_id, const struct coordinator_actions *actions,
                                     void *arg);
 void coordinator_free(struct coordinator *c); /* `c` may be NULL */
-/* Sets the id of this coordinator, which nodes get in WELCOME and name in later JOINs. A
- * coordinator that gets a JOIN with another id learns from it that the job had an earlier
- * coordinator. Call this before the first event. */
+/* Sets the id of this coordinator, which nodes get in WELCOME and name in later JOINs. A JOIN with
+ * another id shows a coordinator that the job had an earlier coordinator. Call this before the
+ * first event. */
 void coordinator_identify(struct coordinator *c, uint64_t id);
 
 /* ---- events; now_ms must never decrease from one call to the next ---- */
 
-/* Call this when a node has sent JOIN on a new connection. Returns the node's seat. Returns NULL if
- * the node may not join; in that case the node was sent the reason (REFUSED or END), and the caller
- * has to close the connection. A `local` node is in the coordinator's process and has no lease. The
- * settings of the first node that joins become the job's. */
+/* Checks a JOIN that a node has sent on a new connection, gives the node a seat, and returns the
+ * seat. Returns NULL if the node may not join; in that case the node was sent the reason (REFUSED
+ * or END), and the caller has to close the connection. A `local` node is in the coordinator's
+ * process and has no lease. The settings of the first node that joins become the job's. */
 struct coordinator_seat *coordinator_join(struct coordinator *c, int64_t now_ms, void *peer,
                                           bool local, const struct rdzv_join *join);
 
-/* Call this with each message that a node with a seat sends: JOIN again, FAILED, SUCCEEDED, LEAVE,
- * BEAT, NOTICE, CHANGE_ANSWER, CHANGE_READY, INQUIRE or PROGRESS. Returns 0; or returns -EPROTO and
- * a text in err if a member must not send the message. On error the caller has to call
+/* Handles a message of a node with a seat: JOIN again, FAILED, SUCCEEDED, LEAVE, BEAT, NOTICE,
+ * CHANGE_ANSWER, CHANGE_READY, INQUIRE, PROGRESS, RANK, QUIET, ABANDON; or ROW and INSPECTED of an
+ * inspection that the coordinator has ordered (RDZV_INSPECTION_OF_HANG). Returns 0; or returns
+ * -EPROTO and a text in err if a member must not send the message. On error the caller has to call
  * coordinator_lost(). */
 int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                         const struct rdzv_message *m, struct cr_error *err);
 
-/* Call this when a node has closed its connection. The node's process then counts as ended. Frees
- * the seat. */
+/* Call this when a node has closed its connection. Frees the seat. The node's process counts as
+ * ended, unless the node has sent ABANDON. */
 void coordinator_lost(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                       const char *why);
 
 /* Call this if the connection of a node was reset or has timed out, and the protocol version of the
  * connection has RESUME. If the node is in a round, its seat is suspended until the node resumes or
- * its lease ends. If the node is not in a round, its seat is freed, but its process does not
- * count as ended, so it may elect an heir. */
+ * its lease ends. If the node is not in a round, its seat is freed. The node's process does not
+ * count as ended, so this coordinator assumes that the node may join an heir. */
 void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinator_seat *seat,
                          const char *why);
 
-/* Call this when a node has sent RESUME on a new connection. Returns the seat of the node. Returns
+/* Handles RESUME, which a node has sent on a new connection. Returns the seat of the node. Returns
  * NULL if the node gets no seat; in that case the node was sent the reason (REFUSED or END), and
  * the caller has to close the connection. */
 struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_ms, void *peer,
                                             const struct rdzv_resume *resume);
 
-/* Call this at coordinator_deadline(). Before that time it does nothing. */
+/* Does what is due at now_ms. Call this at the time that coordinator_deadline() returns; a call
+ * before that time does nothing. */
 void coordinator_tick(struct coordinator *c, int64_t now_ms);
 int64_t coordinator_deadline(const struct coordinator *c); /* CR_FOREVER if there is no deadline */
 
@@ -134,26 +138,28 @@ uint32_t coordinator_operate(struct coordinator *c, int64_t now_ms,
                              const struct rdzv_operate *what);
 
 /* Sends ASK_INSPECT to the connected nodes on `host`; if `host` is "", to all connected nodes.
- * Returns to how many nodes it was sent; each of them will answer. */
+ * Returns the number of these nodes, each of which will answer. */
 uint32_t coordinator_inspect(struct coordinator *c, const char *host, uint64_t id,
                              const char *why);
 
-/* Call this right after coordinator_new() if another elected coordinator has led the job before.
- * Its round may still run, so the first round of this coordinator is delayed (forming.c). */
+/* Call this right after coordinator_new() if another elected coordinator has led the job before. A
+ * round of that coordinator may still run, so the first round of this coordinator is delayed
+ * (forming.c). */
 void coordinator_follows_another(struct coordinator *c);
 
-/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. When
- * the last node of the job is gone, the coordinator then keeps the job, because the node of that
+/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node. It
+ * makes the coordinator keep the job when the job's last node is gone, because the node of that
  * launcher comes back. */
 void coordinator_keep_job(struct coordinator *c);
-/* Call this right after coordinator_new() if the coordinator is an heir's. The coordinator then
+/* Call this right after coordinator_new() if the coordinator is an heir's. Such a coordinator
  * begins no run; it only goes on with the run of the coordinator that was lost. */
 void coordinator_is_heir(struct coordinator *c);
 /* Call this right after coordinator_new() if the coordinator runs in the launcher of a node.
  * `instance` is the number that the JOINs of that node name. */
 void coordinator_set_own(struct coordinator *c, uint64_t instance);
-/* Call this right after coordinator_new() if the coordinator runs in the launcher of a node, and
- * another node of the round shall take over if the coordinator is lost (succession.c). */
+/* Makes the coordinator choose heirs for its rounds, so that another node can take over if the
+ * coordinator is lost (succession.c). Call this right after coordinator_new(), and only if the
+ * coordinator runs in the launcher of a node. */
 void coordinator_allow_heirs(struct coordinator *c);
 
 /* Call this if coordinator_view.has_heirs is true and the launcher in whose process the coordinator
@@ -170,16 +176,20 @@ enum coordinator_claim {
     COORDINATOR_SERVES,        /* this coordinator goes on, under the larger epoch */
     COORDINATOR_IS_SUPERSEDED, /* another coordinator may decide; all connections were closed */
 };
-/* Call this if a node or host names a larger epoch than this coordinator's. Larger epochs are those
- * of heirs, so the node has tried to join an heir. Returns whether this coordinator goes on. */
+/* Call this if a node or host names a larger epoch than this coordinator's. A larger epoch is that
+ * of an heir, which may have been elected. Checks whether this coordinator still has the majority,
+ * and returns whether it goes on. */
 enum coordinator_claim coordinator_hear_epoch(struct coordinator *c, int64_t now_ms);
 
-/* Call this when the coordinator gets or loses the right to form rounds; a new coordinator has the
- * right. Without the right, a running round goes on, but no round begins, and no node is let into
- * the running round. */
-void coordinator_may_form(struct coordinator *c, int64_t now_ms, bool may_form);
-/* Call this when a leader stands by, before it closes the connections of all nodes. These nodes do
- * not count as gone, so they excuse no failure. */
+/* Call this when the coordinator gets the right to form rounds, gets it for longer, or loses it: it
+ * has the right until until_ms; 0 = it has lost the right. A new coordinator has the right for ever
+ * (CR_FOREVER). Without the right, a running round goes on, but no round begins, and no node is let
+ * into the running round. The coordinator compares until_ms with the time of each event. So if its
+ * process stands still for longer than the right lasts, and another coordinator is elected
+ * meanwhile, this one forms no round after the standstill. */
+void coordinator_may_form(struct coordinator *c, int64_t now_ms, int64_t until_ms);
+/* Makes the coordinator stand by: it keeps the job in memory even when no seat is left. Call this
+ * before the connections of all nodes are closed. The loss of these nodes excuses no failure. */
 void coordinator_stand_by(struct coordinator *c);
 
 /* Call this if the process that hosts the coordinator ends before the job has ended. Sends GOODBYE
@@ -206,9 +216,9 @@ void coordinator_goodbye(struct coordinator *c, const char *why);
     S(SUCCEEDED) /* its workers ended well; it waits for other nodes. No time limit */ \
     S(STOPPING)  /* stops its workers and will join again. Limit: its stop_limit_ms */ \
     S(LEAVING)   /* stops its workers, then closes the connection. Limit: its stop_limit_ms */ \
-    /* waits until the node that has its node rank is gone. Limit: that node's lease */ \
+    /* another node has its node rank; waits until that node is gone. Limit: that node's lease */ \
     S(QUEUED) \
-    /* its host is slowed or set aside (standing_internal.h). Limit: the host's time */ \
+    /* its host is slowed or set aside (standing_internal.h). Limit: the end of that */ \
     S(ASIDE) \
     S(UNFIT)     /* its health check has failed, so it gets no place. Limit: as JOINED */
 /* clang-format on */
@@ -232,7 +242,7 @@ struct coordinator_view {
     uint32_t restart_count, max_restarts, min_nodes, max_nodes;
     uint32_t spent;          /* restarts charged, and neither refunded nor refilled */
     uint32_t losses;         /* rounds that ended because a node was gone, since the last refill */
-    int64_t max_losses;      /* most such rounds; -1 = no limit */
+    int64_t max_losses;      /* how many such rounds are allowed; -1 = no limit */
     int64_t backoff_until_ms; /* no round forms before this time; 0 = the job does not back off */
     uint32_t group_world_size, world_size; /* sizes of the last round */
     uint32_t seats, suspended; /* suspended: seats whose nodes have no connection */
@@ -248,6 +258,7 @@ struct coordinator_view {
     int outcome;             /* an enum rendezvous_outcome, valid in phase ENDED */
     /* why the last round was stopped, or the job ended; valid until the next event */
     const char *why;
+    const char *slow; /* ranks that were slow in the last window (types.h); "" = none */
 };
 void coordinator_look(const struct coordinator *c, struct coordinator_view *out);
 
@@ -259,7 +270,7 @@ struct seat_view {
     int64_t group_rank; /* group rank in the last round; -1 = the node was not in it */
     uint32_t local_world_size, first_rank;
     int64_t heard_ms;   /* time of the node's last message */
-    const char *unfit;  /* why the node's health check has failed; "" = the node is fit */
+    const char *unfit;  /* why the node is not fit; "" = it is fit */
 };
 /* Calls `visit` for every seat, in no particular order. */
 void coordinator_visit(const struct coordinator *c,
@@ -278,6 +289,20 @@ void coordinator_visit_hosts(const struct coordinator *c, int64_t now_ms,
 /* Call this when an operator admits a host: forgets what went wrong there, so that its nodes take
  * part like others. Returns 1, or 0 if there was nothing to forget. */
 uint32_t coordinator_admit(struct coordinator *c, int64_t now_ms, const char *host);
+
+/* What a worker of the round does, as its node has said. */
+struct rank_view {
+    const char *host;
+    int64_t age_ms; /* how long ago the node has said it */
+    struct rdzv_rank rank;
+};
+/* Calls `visit` for each worker of the round about which its node has sent a RANK in the last
+ * 15 s. */
+void coordinator_visit_ranks(const struct coordinator *c, int64_t now_ms,
+                             void (*visit)(void *arg, const struct rank_view *rank), void *arg);
+/* Call this when somebody looks at a snapshot: for the next minute the coordinator asks the nodes
+ * again and again what their workers do. */
+void coordinator_watch_ranks(struct coordinator *c, int64_t now_ms);
 
 /* Return the name of a phase or of a seat's state, for example "FORMING"; "?" for an unknown
  * number, which a coordinator of another build may have sent in STATUS_JOB or STATUS_NODE. */

@@ -17,11 +17,16 @@
  *     waiting.c       the messages to nodes that wait for a round
  *     inquiry.c       asks nodes what their workers are in, to find who holds up the others
  *                     (rules/behind.c)
+ *     ranks.c         asks nodes what their workers do, to show it, and to find slow ranks
+ *                     (rules/slow.c)
+ *     hang.c          whether the job hangs, and which rank is the odd one (inspect/inspect.h)
+ *     pairs.c         paired tests between the nodes before a round (rules/pairs.c)
  *     view.c          the state that operators, tests and the simulator can read */
 #ifndef RENDEZVOUS_COORDINATOR_INTERNAL_H
 #define RENDEZVOUS_COORDINATOR_INTERNAL_H
 
 #include "rendezvous/coordinator/coordinator.h"
+#include "inspect/inspect.h"
 #include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rules/rules.h"
 #include "rendezvous/types.h"
@@ -42,10 +47,11 @@ enum seat_change {
 struct coordinator_change {
     bool open;         /* true: a change is announced */
     bool is_set;       /* true: the agreed step was sent to the nodes */
-    bool is_hard;      /* true: a node leaves, so until_ms must not become later */
+    bool is_hard;      /* true: a node leaves and cannot wait, so no answer extends until_ms */
     uint32_t kind;     /* enum rendezvous_change_kind */
     uint64_t id;
-    int64_t notice_ms; /* end of the notice; only answers before it extend until_ms */
+    /* end of the time that was announced; answers after it do not extend until_ms */
+    int64_t notice_ms;
     int64_t until_ms;  /* time at which the round is stopped, even if nodes are not ready */
     int64_t step;      /* largest step in the answers so far; -1 = no answer named a step */
 };
@@ -53,17 +59,19 @@ struct coordinator_change {
 /* The decision whether the failure that ended the last round costs a restart (charge.c). */
 struct coordinator_charge {
     bool open;             /* true: a worker has failed, and the decision is not made yet */
-    bool charged;          /* true: the failure was charged; a killed node may still excuse it */
+    /* true: the failure was charged; the restart is refunded if a node whose worker was killed is
+     * gone by killed_until_ms */
+    bool charged;
     /* true: the failure costs nothing, because a node of the round is gone, or because an earlier
      * coordinator of the round was lost */
     bool excused;
-    bool is_counted;       /* true: standing.c has counted the failure for charge.host */
+    bool is_counted;       /* true: standing.c has counted the failure for `host` */
     uint64_t round;        /* number of the failed round */
     char host[CR_HOST_MAX]; /* host of the node that sent the first FAILED */
     bool is_final;         /* true: the failure ends the job even if the budget has a restart */
     int64_t failed_ms;     /* time of the round's first FAILED */
     uint32_t unheard;      /* number of nodes that may not know yet that the round is over */
-    /* a node whose worker was killed excuses the failure if it is gone by this time;
+    /* a node whose worker was killed excuses the failure if the node is gone by this time;
      * COORDINATOR_NEVER if no worker was killed */
     int64_t killed_until_ms;
     char what[RDZV_TEXT_MAX]; /* the failure, as the first FAILED described it */
@@ -81,13 +89,15 @@ struct coordinator_rebuild {
     uint32_t group_size;  /* number of nodes of the earlier round; 0 = unknown */
     uint32_t world_size;
     uint32_t counted;     /* number of nodes of the earlier round that have resumed */
-    bool *is_counted;     /* by group rank: true if the node has resumed; NULL before the first */
+    /* indexed by group rank: true if the node with this rank has resumed; NULL if none has */
+    bool *is_counted;
 };
 
-/* If the coordinator is lost: who takes over, and whether this coordinator may decide
- * (succession.c). */
+/* What this coordinator knows for the case that a coordinator is lost: who takes over, and whether
+ * this coordinator may decide (succession.c). */
 struct coordinator_succession {
-    bool is_heir;          /* true: an heir's; forms no round before it has won an electorate */
+    /* true: this is an heir's coordinator, which forms no round before it has won an electorate */
+    bool is_heir;
     bool allows_heirs;     /* true: the rounds of this coordinator have heirs */
     uint64_t own_instance; /* instance of the launcher in whose process this coordinator runs */
     /* `now` is the electorate of the last round. `before` is that of the round before it, and ends
@@ -102,8 +112,10 @@ struct coordinator_succession {
     /* true: so many nodes are silent that another coordinator may have been elected */
     bool lacks_majority;
     int64_t lacks_since_ms;
-    int64_t away_ms;       /* time of the next closing of all connections, if lacks_majority */
-    int64_t check_ms;      /* lacks_majority stays false until this time if no seat is removed */
+    int64_t away_ms; /* if lacks_majority is true: time at which all connections are closed next */
+    /* if lacks_majority is false, it stays false until this time, unless a seat is added or
+     * removed */
+    int64_t check_ms;
 };
 
 /* The coordinator's inquiry. At most one is open at a time. */
@@ -111,8 +123,57 @@ struct coordinator_inquiry {
     bool is_open;
     uint64_t id;      /* number of the last inquiry; 0 = there was none */
     int64_t until_ms; /* end of the time for answers */
-    struct behind_entry *entries; /* `count` answers; there is memory for `room` of them */
+    /* the `count` entries that nodes have sent; there is memory for `room` entries */
+    struct behind_entry *entries;
     size_t count, room;
+};
+
+/* What is known of the workers of all nodes (ranks.c). */
+struct coordinator_ranks {
+    /* the rule about slow ranks (types.h); slow_percent = 0 means that the job has none */
+    uint32_t slow_percent;
+    int64_t slow_ms, notice_ms;
+    int64_t watch_until_ms; /* until this time, the nodes are asked for the sake of snapshots */
+    /* Times of the next actions; CR_FOREVER = there is none. ask_ms: the nodes are asked for the
+     * sake of snapshots. window_ms: a window of the rule ends, and the nodes are asked. judge_ms:
+     * the answers at the end of a window are compared. */
+    int64_t ask_ms, window_ms, judge_ms;
+    int64_t asked_ms;             /* end of the last window */
+    char slow[RDZV_TEXT_MAX / 2]; /* ranks that were slow in the last window, or "" */
+};
+
+/* The inspection that the coordinator has ordered because the job hangs (hang.c). */
+struct coordinator_hang {
+    bool is_open;     /* true: the inspection was ordered, and its result is still to come */
+    bool is_told;     /* true: HUNG was sent in this round, and the job has hung since */
+    /* true: the round was ended because the job hung, and no rank differed from the others, so that
+     * the failure does not count for a host */
+    bool is_unblamed;
+    uint32_t reports; /* number of QUIET in this round in which a reason was broken */
+    uint64_t id;      /* id of the last inspection; 0 = there was none */
+    int64_t until_ms; /* end of the time for its answers */
+    uint64_t reasons; /* mask of the reasons (struct rendezvous_quiet) */
+    int64_t quiet_ms; /* this and `what`: from the QUIET of a node on which a reason is broken */
+    char what[512];
+    struct inspect_row *rows; /* the `count` rows that have come; there is memory for `room` rows */
+    size_t count, room;
+};
+
+/* The paired tests between nodes (pairs.c). */
+struct coordinator_pairs {
+    uint64_t id;      /* id of the tests that were begun last; 0 = there were none */
+    uint32_t awaited; /* number of nodes whose PAIRED is still to come */
+    int64_t until_ms; /* end of the time for the answers */
+};
+
+/* The last RANK of one worker. */
+struct rank_report {
+    uint64_t round;
+    int64_t seen_ms;       /* time at which it came, in ms; 0 = none has come */
+    bool has_before;       /* true: steps_before is the number of steps at the last window's end */
+    uint64_t steps_before;
+    struct rdzv_rank rank; /* its texts are invalid; the next three fields have them */
+    char state[16], kernel_state[4], last_line[256];
 };
 
 /* The tries to open the store of the next round, after the first one has failed. */
@@ -122,8 +183,9 @@ struct store_retry {
     int64_t backoff_ms; /* how long to wait if the next try fails, in ms */
 };
 
-#define SEAT_UNFIT_MAX 256 /* most bytes of the reason why a node is not fit, NUL included */
-/* What a node's JOIN says about its last round, which decides what ballots it has. */
+/* length limit, in bytes with the NUL, of the reason why a node is not fit */
+#define SEAT_UNFIT_MAX 256
+/* What a node's JOIN says about the node's last round. This decides which ballots the node has. */
 struct seat_vote {
     uint64_t rounds_seen, formed_by, before_seen, before_by; /* as in JOIN (message.h) */
     /* group ranks in the last round, and in the round before it; -1 = none. Both are -1 if the last
@@ -131,30 +193,73 @@ struct seat_vote {
     int64_t rank, before_rank;
 };
 
+/* For which reasons the workers of a node may hang (struct rendezvous_quiet in types.h): those that
+ * the node watches for, and its last report in this round. */
+struct seat_hang {
+    uint64_t watches, silent, broken;
+    int64_t quiet_ms;
+    char *what; /* NULL if `broken` is 0 */
+};
+
+/* The paired tests of one node. */
+struct seat_pair {
+    struct pairs_node node;           /* what its tests have shown */
+    struct coordinator_seat *partner; /* the other node of the test that runs; NULL = none runs */
+    uint16_t port;                    /* pair_port in the node's JOIN */
+    int64_t timeout_ms;               /* pair_timeout_ms in the node's JOIN */
+    bool is_answered;                 /* true: PAIRED of the test that runs has come */
+    bool is_out;                   /* true: the node is UNFIT because of its paired tests */
+    bool lacks_third; /* true: it is UNFIT because no third node has shown who is at fault */
+    int64_t again_ms; /* if is_out is true: the node may be tested again from this time */
+    /* the last test that has failed: host of the partner, and the reason */
+    char with[CR_HOST_MAX], why[160];
+};
+
 struct coordinator_seat {
     void *peer; /* the connection of the node; NULL = the seat is suspended */
     uint32_t index; /* position in coordinator.seats */
     enum seat_state state;
     enum seat_change change;
-    /* true if the node has not received ROUND for the running round; its JOIN is still to come, and
-     * ROUND answers it */
+    /* true: the node has not received ROUND of the running round; when the node's JOIN comes, ROUND
+     * is sent again */
     bool missed_round;
     bool local;
     bool unheard;   /* true: the seat is counted in charge.unheard */
     bool is_killed; /* true: one of the node's workers was killed in the failed round */
     bool gave_notice; /* true: the node has said that it will leave */
-    /* true: the node joined because it was started, or came back to this coordinator; false: it had
+    bool is_unfit;  /* true: the node's health check or its paired tests have failed */
+    bool owes_progress; /* true: ASK_PROGRESS was sent, and the last PROGRESS is still to come */
+    bool told_spare;    /* true: the last WAITING said that the node is a spare */
+    bool was_in;        /* true: the node was in the last round; set by choose_seats() */
+    /* true: the node waited for a round when it sent LEAVE, so it has no workers to stop */
+    bool left_idle;
+    /* true: the node's process has ended, or takes no further part in the job */
+    bool is_ended;
+    /* true: the node has sent ABANDON, or its connection was reset or has timed out, so the end of
+     * its connection does not mean that its process has ended */
+    bool abandons;
+    /* in state ASIDE: true if the seat becomes JOINED earlier than at aside_until_ms when too few
+     * other nodes wait */
+    bool may_recall;
+    /* true: the host is set aside or slowed, so other nodes are chosen first; set by
+     * choose_seats() */
+    bool comes_last;
+    /* true: if the node is soon lost, this counts as a short life, because the node was just
+     * started, or was at this coordinator before; false: it does not count, because the node had
      * another coordinator before */
     bool counts_life;
     int64_t joined_ms; /* time at which the seat was made */
-    /* in state ASIDE: the time at which the seat becomes JOINED, and whether it does so earlier if
-     * too few other nodes wait */
-    int64_t aside_until_ms;
-    bool may_recall;
-    bool comes_last; /* true: the host is set aside or slowed; set by choose_seats() */
-    bool owes_progress; /* true: ASK_PROGRESS was sent, and the last PROGRESS is still to come */
-    char *host, *addr, *role;
-    char unfit[SEAT_UNFIT_MAX]; /* why the node's health check has failed; "" = the node is fit */
+    int64_t aside_until_ms; /* in state ASIDE: the time at which the seat becomes JOINED */
+    struct rank_report *reports; /* [local_world_size] what its workers do; NULL = not known */
+    struct seat_pair *pair; /* its paired tests; NULL = it makes none */
+    struct seat_hang *hang; /* the node's reports about a hang; NULL = it watches for none */
+    /* if ASK_INSPECT was sent because the job hangs, and INSPECTED has not come: 1 plus the number
+     * of ranks about which the node may still send rows; else 0 */
+    uint32_t owed_rows;
+    const char *host, *addr, *role; /* these lie in `texts` */
+    /* if is_unfit is true: why the node is not fit; NULL = memory was short. seat_unfit() returns
+     * the text. */
+    char *unfit;
     uint64_t pid, instance, connection;
     /* With fixed ranks, a second node of the same host may join with the node rank of this seat.
      * `next` is the seat of this second node, which is QUEUED until this seat is removed. In the
@@ -165,28 +270,26 @@ struct coordinator_seat {
     int64_t node_rank;
     uint32_t local_world_size;
     uint16_t store_port;  /* port of the store that the node offers; 0 = none */
+    uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = none */
     int64_t old_rank;     /* group rank that the node had in an earlier round; -1 = none */
     uint32_t first_rank, first_role_rank, role_world_size; /* in the last round */
+    /* number of the next WAITING, which is due at since_ms + cr_waiting_line_ms(told) */
+    uint32_t told;
     int64_t stop_limit_ms; /* time limit of the states STOPPING and LEAVING; 0 = unknown */
     int64_t since_ms;     /* time at which the seat entered its state */
-    uint32_t told;        /* the next WAITING is due at since_ms + cr_waiting_line_ms(told) */
-    bool told_spare;      /* true: the last WAITING said that the node is a spare */
     int64_t heard_ms;     /* time of the node's last message */
-    int64_t confirmed_ms; /* largest heard_at_ms that the node has sent; COORDINATOR_NEVER = none */
+    /* largest heard_at_ms that the node has sent; COORDINATOR_NEVER = the node has sent none */
+    int64_t confirmed_ms;
     struct seat_vote vote;
-    /* rank of the node's ballot in succession.now and succession.before; -1 = it has none */
+    /* index of the node's ballot in the electorate succession.now (`ballot`) and in
+     * succession.before (`ballot_before`), which is its group rank in the round of that electorate;
+     * -1 = the node has no ballot there */
     int64_t ballot, ballot_before;
-    bool was_in;          /* true: the node was in the last round; set by choose_seats() */
-    bool left_idle;       /* true: the node waited for a round when it left, so no worker runs */
-    uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
-    /* true: the node's process has ended, or takes no further part in the job */
-    bool is_ended;
-    bool abandons;        /* true: the node has sent ABANDON, its connection was reset, or its lease
-                           * is over, so the end of its connection does not mean that its process
-                           * has ended */
-    /* time of the check that found the lease over (limits.c); COORDINATOR_NEVER = none has */
+    /* time of the check that found the node's lease over (limits.c); COORDINATOR_NEVER if no check
+     * has found that since the node's last message */
     int64_t suspected_ms;
+    char texts[]; /* host, address and role of the node, each with its NUL */
 };
 
 struct coordinator {
@@ -198,11 +301,13 @@ struct coordinator {
     /* settings of the job, from the JOIN of its first node */
     uint32_t min_nodes, max_nodes;
     bool fixed_ranks;
+    bool store_gateway; /* true: the nodes of this job were started with --store-gateway */
     bool skips_last_call; /* true: only the first round of a run has a last call */
     int64_t join_timeout_ms, last_call_timeout_ms, interval_ms, lease_ms, notice_ms;
     uint64_t digest;       /* hash of the first node's program and arguments; 0 = unknown */
     char digest_role[RENDEZVOUS_ROLE_MAX]; /* the role of the first node */
-    uint32_t warnings;     /* how many nodes that differ from the first one have joined */
+    /* number of nodes that have joined with other settings than the first node */
+    uint32_t warnings;
 
     /* number of this run of the job, see incarnation.c; 0 in phase EMPTY */
     uint64_t incarnation;
@@ -224,6 +329,7 @@ struct coordinator {
      * round may form at once */
     int64_t quiet_until_ms;
     bool may_form;         /* true: the coordinator has the right to form rounds */
+    int64_t right_until_ms; /* time in ms at which that right ends; CR_FOREVER = never */
     bool is_held;          /* true: a round would form now if may_form was true */
     bool keeps_job;        /* true: the job is not discarded when the last node is gone */
     bool retires;          /* true: this coordinator forms no further round, an heir will */
@@ -232,10 +338,11 @@ struct coordinator {
     /* join_timeout counts from this time: when the phase FORMING began, or, if that was later, when
      * the last node had stopped its workers */
     int64_t forming_ms;
-    uint32_t gave_up; /* number of nodes whose join_timeout has passed since forming_ms */
+    /* number of nodes that were sent away since forming_ms because their join_timeout was over */
+    uint32_t gave_up;
     /* true: a node was still stopping its workers when coordinator_reconcile_forming() last ran */
     bool had_stopping;
-    /* end of the last call; COORDINATOR_NEVER while there are fewer than min_nodes */
+    /* end of the last call; COORDINATOR_NEVER while fewer than min_nodes wait */
     int64_t last_call_ms;
     bool members_changed;  /* true: a node has come or gone since the last round formed */
     uint32_t group_size;   /* number of nodes in the last round */
@@ -248,6 +355,9 @@ struct coordinator {
     struct coordinator_change change;
     struct coordinator_succession succession;
     struct coordinator_inquiry inquiry;
+    struct coordinator_ranks ranks;
+    struct coordinator_hang hang;
+    struct coordinator_pairs pairs;
     struct store_retry store_retry;
     /* number of nodes of the round that have succeeded and then closed their connection */
     uint32_t gone_after_success;
@@ -260,7 +370,8 @@ struct coordinator {
     struct seat_table by_node_rank; /* with fixed ranks: all seats; else empty */
     uint32_t in_state[SEAT_STATE_COUNT], in_change[SEAT_CHANGE_COUNT];
     uint32_t left_idle; /* number of seats whose left_idle is true */
-    /* by group rank: the host whose node had this rank last, if no node has it now; else NULL */
+    /* departed[r] is the host whose node had group rank r last, or NULL if a node has this rank
+     * now */
     char **departed;
     uint32_t departed_count;
     int64_t wake_ms; /* the next deadline; CR_FOREVER if there is none */
@@ -275,8 +386,11 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms);
 /* Sets the phase, and logs the change. No other function writes `phase`. */
 void coordinator_enter(struct coordinator *c, enum coordinator_phase next, const char *why);
 void coordinator_start_forming(struct coordinator *c, int64_t now_ms, const char *why);
-/* Sends STOP with the reason c->why. Its time limit depends on whether this coordinator has the
- * right to form rounds and the majority. */
+/* Call this with each event, before the event is handled. Sets may_form to false if the right to
+ * form rounds has ended since the last event. */
+void coordinator_expire_right(struct coordinator *c, int64_t now_ms);
+/* Sends STOP with the reason c->why. The time limit in STOP depends on whether this coordinator has
+ * the right to form rounds, and on whether it lacks the majority. */
 void coordinator_send_stop(struct coordinator *c, struct coordinator_seat *s);
 /* Ends the running round: sends STOP with the reason c->why to its nodes, which stop their workers
  * and join again. */
@@ -289,14 +403,14 @@ void coordinator_end_job(struct coordinator *c, enum rendezvous_outcome outcome)
  * reason is logged as "<node> <how>: <why>", for example "node 'n1' was lost: …". */
 void coordinator_vacate(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                         const char *how, const char *why);
-/* Call this when a node is lost, before its seat is removed: notes what follows for its host, and
- * for what the last failure costs. */
+/* Call this when a node is lost, before its seat is removed. It counts the loss for the node's
+ * host, and excuses the last failure if the loss explains that failure. */
 void coordinator_count_lost(struct coordinator *c, int64_t now_ms,
                             const struct coordinator_seat *s);
-/* Takes the seat away from a node that gets another seat at once, or from one of several nodes that
- * are lost at once. Differs from coordinator_vacate() in two points: no round is formed, because it
- * would form without the node or with the other lost nodes, and the job is not discarded if no
- * other seat is taken. */
+/* Frees the seat like coordinator_vacate(), but does not call coordinator_reconcile(), and does not
+ * discard a job that has no seat left. Call this if the node gets another seat at once, or if
+ * several nodes are lost at once: a round that formed before the caller is done would lack the
+ * node, or contain a node that is lost. */
 void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            const char *how, const char *why);
 
@@ -308,34 +422,37 @@ void coordinator_send_end(struct coordinator *c, void *peer, int outcome, const 
 
 /* ---- aside.c ---- */
 
-/* Call this when a node is gone that may have been in the last round: it is lost, or leaves.
- * since_ms is the time of its last sign of life. */
+/* Call this when a node is lost or leaves. If the node was in the round and has given no notice,
+ * this may count as a short life for the node's host. since_ms is the time of the node's last sign
+ * of life. */
 void aside_node_gone(struct coordinator *c, int64_t now_ms, int64_t since_ms,
                      const struct coordinator_seat *s);
-/* Call this when a seat has become JOINED. If its host is slowed or set aside, the seat becomes
- * ASIDE. */
+/* Call this when a seat has become JOINED, or when its host has been slowed or set aside. If the
+ * host is slowed or set aside, the seat becomes ASIDE; if it is ASIDE, it gets the time limit that
+ * the host has now. Does nothing in other states. */
 void aside_place(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s);
 /* Call this when all nodes of a failed round are back or gone. If the failure will be charged,
  * counts it for the host on which it began. If that host is set aside now, its seats become
  * ASIDE. */
 void aside_count_failure(struct coordinator *c, int64_t now_ms);
-/* Makes the seats JOINED whose time in the state ASIDE is over. */
+/* Puts each seat whose time in the state ASIDE is over into the state JOINED. */
 void aside_release(struct coordinator *c, int64_t now_ms);
-/* Call this when the next round could form. If fewer than min_nodes wait, makes the seats of hosts
- * that are set aside JOINED. */
+/* Call this when the next round could form. If fewer than min_nodes wait, puts the seats of hosts
+ * that are set aside into the state JOINED. */
 void aside_recall(struct coordinator *c, int64_t now_ms);
-/* Returns the time of the next aside_release() that has something to do; CR_FOREVER if none has. */
+/* Returns the time at which the next seat leaves the state ASIDE; CR_FOREVER if no seat is
+ * ASIDE. */
 int64_t aside_deadline(const struct coordinator *c);
 /* Returns whether the host of this seat is slowed or set aside, so that other nodes that wait come
  * before this node. */
 bool aside_comes_last(const struct coordinator *c, int64_t now_ms,
                       const struct coordinator_seat *s);
-/* If nodes of this host are refused, writes the reason to `why` and returns for how many ms they
- * still are. Otherwise returns 0. */
+/* If nodes of this host are refused, writes the reason to `why` and returns for how many more ms
+ * they are refused. Otherwise returns 0. */
 int64_t aside_refuses(const struct coordinator *c, int64_t now_ms, const char *host,
                       char why[RDZV_TEXT_MAX]);
-/* Writes to `out` why the node of this seat, which is ASIDE, waits; the text ends a phrase that
- * begins with "waiting". */
+/* Writes to `out`, of `room` bytes, why the node of this seat, which is ASIDE, waits. The text
+ * continues a phrase that begins with "waiting". */
 void aside_describe(const struct coordinator *c, int64_t now_ms, const struct coordinator_seat *s,
                     char *out, size_t room);
 
@@ -348,13 +465,64 @@ void inquiry_got_progress(struct coordinator *c, struct coordinator_seat *s,
 /* Ends the inquiry if its time is over. */
 void inquiry_tick(struct coordinator *c, int64_t now_ms);
 
+/* ---- hang.c ---- */
+
+/* Call this when a seat is made. If the node watches for a hang (JOIN.watches), allocates s->hang;
+ * if memory is short, the node counts as one that does not watch. */
+void hang_seat_made(struct coordinator_seat *s, uint64_t watches);
+void hang_seat_done(struct coordinator_seat *s); /* frees s->hang */
+/* Call this when a round forms. Forgets the reports of the last round. */
+void hang_round_begins(struct coordinator *c);
+void hang_got_quiet(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_quiet *q,
+                    int64_t now_ms);
+void hang_got_row(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_row *row);
+void hang_got_inspected(struct coordinator *c, struct coordinator_seat *s, uint64_t id);
+/* Checks whether the job hangs. Call this when the state of a node of the round has changed. */
+void hang_judge(struct coordinator *c, int64_t now_ms);
+/* Ends the inspection if its time is over. */
+void hang_tick(struct coordinator *c, int64_t now_ms);
+void hang_done(struct coordinator *c); /* frees the rows */
+
+/* ---- pairs.c ---- */
+
+/* Call this when a seat is made. If the node makes paired tests (JOIN.pair_port), allocates
+ * s->pair; if memory is short, the node is not tested. */
+void pairs_seat_made(struct coordinator_seat *s, const struct rdzv_join *join);
+/* Call this when the node of `s` leaves, or when `s` is removed. Ends the test of its partner
+ * without a result. */
+void pairs_seat_gone(struct coordinator *c, struct coordinator_seat *s);
+/* Call this when a worker of the node has failed: the node is tested again before the next
+ * round. */
+void pairs_distrust(struct coordinator_seat *s);
+/* Call this when a round could form. Begins the tests that are needed. Returns true if none runs
+ * and none is needed; false if the round has to wait, or if nodes have become UNFIT. */
+bool pairs_allow_round(struct coordinator *c, int64_t now_ms);
+/* Call this when the next round could form. If fewer than min_nodes wait, puts nodes that are UNFIT
+ * because of their paired tests into the state JOINED, so that they are tested again. */
+void pairs_recall(struct coordinator *c, int64_t now_ms);
+void pairs_got(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_paired *m);
+/* Returns whether the node is UNFIT because of its paired tests. */
+bool pairs_made_unfit(const struct coordinator_seat *s);
+/* Ends the tests if their time is over: a node that has not answered has failed. */
+void pairs_tick(struct coordinator *c, int64_t now_ms);
+int64_t pairs_deadline(const struct coordinator *c); /* CR_FOREVER if there is no deadline */
+
+/* ---- ranks.c ---- */
+
+/* Call this when a round has begun: no rank of it is known yet to be slow. */
+void ranks_round_begins(struct coordinator *c, int64_t now_ms);
+void ranks_got(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_rank *r,
+               int64_t now_ms);
+void ranks_tick(struct coordinator *c, int64_t now_ms);
+int64_t ranks_deadline(const struct coordinator *c); /* CR_FOREVER if there is no deadline */
+
 /* ---- seats.c ---- */
 
 /* Adds a seat in state JOINED. Returns NULL when memory is short. */
 struct coordinator_seat *seat_new(struct coordinator *c, int64_t now_ms, void *peer, bool local,
                                   const struct rdzv_join *join);
-/* Removes the seat from the list and frees it. If the seat has a group rank, stores its host in
- * c->departed. */
+/* Removes the seat from the list and frees it. If the seat has a group rank, stores the node's host
+ * in c->departed. */
 void seat_remove(struct coordinator *c, struct coordinator_seat *s);
 void seats_free(struct coordinator *c);
 
@@ -375,8 +543,21 @@ void seat_take_part(struct coordinator *c, struct coordinator_seat *s, enum seat
 /* Writes host, address and process id of the node to `out`, for a log line. The host alone does not
  * identify a node, because several nodes may share a host. */
 void seat_name(const struct coordinator_seat *s, char out[SEAT_NAME_MAX]);
+/* Returns whether the rank was one of the node's ranks in its last round. */
+static inline bool seat_has_rank(const struct coordinator_seat *s, int64_t rank) {
+    int64_t local_rank = rank - (int64_t) s->first_rank;
+    return local_rank >= 0 && local_rank < (int64_t) s->local_world_size;
+}
 
-/* Returns how many nodes may still have workers that they stop. */
+/* Returns why the node's health check has failed; "" if the node is fit. */
+const char *seat_unfit(const struct coordinator_seat *s);
+/* Notes that a node which waits for a round is not fit, for the reason `why`, or that it is fit if
+ * `why` is "". The seat becomes UNFIT or JOINED. */
+void seat_set_unfit(struct coordinator *c, struct coordinator_seat *s, const char *why,
+                    int64_t now_ms);
+/* Returns whether the node waits for a round and has no workers, or did so when it sent LEAVE. */
+bool seat_waits(const struct coordinator_seat *s);
+/* Returns the number of nodes that are stopping their workers. */
 uint32_t seats_stopping(const struct coordinator *c);
 /* Sends a message to the node of the seat, unless the seat is suspended. */
 void seat_send(struct coordinator *c, const struct coordinator_seat *s,
@@ -388,9 +569,9 @@ void seat_send(struct coordinator *c, const struct coordinator_seat *s,
 int coordinator_refuse(struct coordinator *c, void *peer, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Call this when the node that has the seat `s` has sent something while a second node waits for
- * the node rank of this seat (s->next is not NULL). The first node is alive, so the second is
- * refused. */
+/* Refuses the node of the seat s->next, which waits for the node rank of the seat `s`, and removes
+ * its seat. Call this if s->next is not NULL and the node of `s` has sent something: so that node
+ * is alive, and keeps its node rank. */
 void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s);
 /* Checks whether a node that joins may have a seat. If so, returns 0, and sets *first to the seat
  * whose node rank the node waits for, or to NULL if the node need not wait. If not, sends the node
@@ -412,17 +593,17 @@ void joining_failed(struct coordinator *c, int64_t now_ms);
 
 /* ---- resuming.c ---- */
 
-/* Call this when the JOIN of a node has come that has missed ROUND of the running round. It sends
- * ROUND again, and the change that is announced, if there is one. */
+/* Call this when a node that has missed ROUND of the running round has sent JOIN. It sends ROUND
+ * again, and the change that is announced, if there is one. */
 void resuming_repeat_round(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s);
 /* Call this with each JOIN on a new connection. A node keeps its seat of an earlier connection if
- * its workers are gone after STOP, or if it has missed ROUND: in these cases gives the seat to this
- * connection and returns it. In all other cases returns NULL. */
+ * its workers are gone after STOP, or if it has missed ROUND: in these cases gives the seat to the
+ * new connection and returns the seat. In all other cases returns NULL. */
 struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, void *peer,
                                        const struct rdzv_join *j);
 /* Call this with the JOIN of an admitted node. If this coordinator has had no round yet, and the
- * node was in a round of an earlier coordinator, waits until the other nodes of that round have
- * come back or their leases are over. */
+ * node was in a round of an earlier coordinator, delays the first round until the other nodes of
+ * that earlier round have come back or their leases are over. */
 void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j);
 /* Returns the time before which no round may form, because nodes of an earlier coordinator's round
  * may have workers that run; 0 = there is no such time, or all these nodes have come back. */
@@ -430,14 +611,15 @@ int64_t resuming_until(const struct coordinator *c, int64_t now_ms);
 /* Returns true if the time of resuming_until() is still to come, so that no round may form yet. */
 bool resuming_must_wait(const struct coordinator *c, int64_t now_ms);
 /* Call this in phase REBUILDING. If all nodes of the earlier round have resumed, that round goes
- * on. If it cannot go on, or the time for resuming is over, it is ended. Otherwise does nothing. */
+ * on. If the round cannot go on, or the time for resuming is over, the round is ended. Otherwise
+ * does nothing. */
 void resuming_reconcile(struct coordinator *c, int64_t now_ms);
 /* Call this in phase REBUILDING with each message of a node, before the message is handled as in
- * other phases. */
+ * other phases. It makes FAILED and SUCCEEDED count for the round that is being rebuilt. */
 void resuming_hear(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_message *m);
-/* Discards c->rebuild, which is what was heard of an earlier coordinator's round, and the store of
- * the last round. */
+/* Discards c->rebuild (what nodes have said about an earlier coordinator's round) and c->store (the
+ * address of the last round's store). */
 void resuming_forget(struct coordinator *c);
 
 /* ---- succession.c ---- */
@@ -445,11 +627,14 @@ void resuming_forget(struct coordinator *c);
 /* Returns whether this coordinator may form rounds and end the job: it has the right to form
  * rounds, and does not lack the majority. */
 bool succession_may_decide(const struct coordinator *c);
-/* Call this when a seat was made for the node that has sent `j`. */
+/* Call this when a seat was made for the node that has sent the JOIN `j`. Notes which last round
+ * `j` names, and gives the seat the node's ballots. If that round is newer than all rounds that
+ * this coordinator knows, its electorate begins. */
 void succession_seat_new(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                          const struct rdzv_join *j);
-/* Call this with the fields heard_at_ms and rounds_seen of each BEAT, JOIN and RESUME of a node.
- * They say until when the node joins no other coordinator. */
+/* Makes the node's ballots held. Call this with the fields heard_at_ms and rounds_seen of each
+ * BEAT, JOIN and RESUME: heard_at_ms shows until when the node certainly joins no other
+ * coordinator, and rounds_seen shows whether it has received the last ROUND. */
 void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       int64_t heard_at_ms, uint64_t rounds_seen);
 /* Call this before a seat is removed. If s->is_ended is true, the node's ballots become void,
@@ -457,11 +642,13 @@ void succession_heard(struct coordinator *c, int64_t now_ms, struct coordinator_
 void succession_seat_gone(struct coordinator *c, const struct coordinator_seat *s);
 /* Call this when a round has formed, and before ROUND is sent. Chooses the round's heirs. */
 void succession_round_formed(struct coordinator *c);
-/* Call this with each event before it is handled. If a ballot was held until a time that has
- * passed, does what succession_check() does, because the event may show that it is held again. */
+/* Call this with each event, before the event is handled. Calls coordinator_expire_right(); and if
+ * this coordinator does not lack the majority, calls succession_check(). A ballot may have been
+ * held until a time that has passed; this must be noticed before the event makes the ballot held
+ * again. */
 void succession_expire(struct coordinator *c, int64_t now_ms);
-/* Call this when the node of the seat begins to wait, or goes on to wait when a round has formed.
- * If a round runs beside it, sends SPARE. */
+/* Call this when the node of the seat begins to wait, and for each seat when a round has formed. If
+ * the node waits while a round of this coordinator runs, sends SPARE, which names the heirs. */
 void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s);
 /* Sets lacks_majority. If it becomes true, and this coordinator has formed a round, stops the
  * round. */
@@ -472,8 +659,9 @@ void succession_tick(struct coordinator *c, int64_t now_ms);
 int64_t succession_deadline(const struct coordinator *c); /* CR_FOREVER if there is none */
 /* Returns the number of the last round plus 1 if that round is settled, else 0. */
 uint64_t succession_settled(const struct coordinator *c);
-/* Returns false if the round before the last one still has an electorate: nodes that have not
- * received the last ROUND could elect an heir as nodes of that round. */
+/* Returns false if no further round may form, because the round before the last one still has an
+ * electorate: nodes that have not received the last ROUND could elect an heir as nodes of that
+ * earlier round. */
 bool succession_may_form(const struct coordinator *c);
 /* Returns true if this coordinator has taken over, and all nodes of the last round have joined it,
  * except the node of the coordinator that was lost. */
@@ -490,8 +678,8 @@ void settings_compare(struct coordinator *c, const struct rdzv_join *j, char tex
 
 /* ---- incarnation.c ---- */
 
-/* Call this with the JOIN of the first node. Takes over the incarnation in the JOIN; if it has
- * none, draws one for a new run. */
+/* Call this with the JOIN of the first node. Takes over the incarnation in the JOIN; if the JOIN
+ * has none, draws one for a new run. */
 void incarnation_begin(struct coordinator *c, const struct rdzv_join *j);
 /* Returns 0 if the node belongs to this run, to no run yet, or to a run that the coordinator takes
  * over in place of this one. Otherwise sends the node REFUSED and returns -ESTALE. */
@@ -500,8 +688,9 @@ int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join 
  * incarnation. */
 uint64_t incarnation_to_tell(const struct coordinator *c);
 void incarnation_take_memories(struct coordinator *c, const struct rdzv_join *j);
-/* Call this when a seat was removed. If no seat is left, the job has not ended and the coordinator
- * does not stand by, discards the job: the coordinator becomes EMPTY, like a new one. */
+/* Call this when a seat was removed. If no seat is left, discards the job: the coordinator becomes
+ * EMPTY, like a new one. Does nothing if the job has ended, if the coordinator stands by, or if
+ * coordinator_keep_job() was called and the job has had a round. */
 void incarnation_end_if_empty(struct coordinator *c);
 /* Discards the job, which has no seat left: the coordinator becomes EMPTY, like a new one. */
 void incarnation_discard(struct coordinator *c);
@@ -525,8 +714,8 @@ void forming_wait_for_older_round(struct coordinator *c, int64_t now_ms);
 void charge_open(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
                  const struct rdzv_failed *f);
 /* Call this with each FAILED of the round, the first one included. If the failure is final, the job
- * will end. If the worker was killed from outside, notes until when its node excuses the failure by
- * going. */
+ * will end. If the worker was killed from outside, notes the time until which the failure is
+ * excused if the worker's node leaves or is lost. */
 void charge_note_blame(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                    const struct rdzv_failed *f);
 /* Call this with each message of a node. Notes whether the message shows that the node knows of the
@@ -536,8 +725,8 @@ bool charge_heard(struct coordinator *c, struct coordinator_seat *s, const struc
 /* Call this when a node has left, and when a seat is removed: the decision no longer waits for the
  * node. */
 void charge_forget(struct coordinator *c, struct coordinator_seat *s);
-/* Call this when a node leaves or is lost. If that excuses the failure, the failed round costs
- * nothing. since_ms is the last time at which the node was certainly there. */
+/* Call this when a node leaves or is lost. If the end of this node excuses the failure, the failed
+ * round costs nothing. since_ms is the last time at which the node was certainly there. */
 void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coordinator_seat *s);
 /* Returns whether a round may form. No round may form if the failure has to be charged and the
  * budget is spent; in that case the job ends as soon as no node can excuse the failure any more. */
@@ -564,12 +753,12 @@ void coordinator_got_notice(struct coordinator *c, int64_t now_ms, struct coordi
 
 /* ---- waiting.c ---- */
 
-/* Sends WAITING to the nodes whose time for it has come. */
+/* Sends WAITING to each node to which it is due (coordinator_waiting_due()). */
 void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms);
 /* Returns the time at which the node gets its next WAITING; CR_FOREVER if it gets none. */
 int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s);
-/* Writes to `out`, of `room` bytes, the hosts of the nodes that have a seat: as many as fit; "none"
- * if no node has one. */
+/* Writes to `out`, of `room` bytes, the hosts of the nodes that have a seat, as many as fit; writes
+ * "none" if there is no seat. Leaves out nodes that wait for another node's rank (QUEUED). */
 void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room);
 /* If ranks are fixed, writes to `out`, of `room` bytes, which node ranks no node has, for example
  * "; missing: node rank 1, 3". Writes "" if none is missing or ranks are not fixed. */

@@ -171,6 +171,8 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     c->formed_by = c->id;
     c->members_changed = false;
     c->round_ms = now_ms;
+    ranks_round_begins(c, now_ms);
+    hang_round_begins(c);
     c->backoff_until_ms = 0;
     c->has_formed = true;
     c->gone_after_success = 0;
@@ -299,6 +301,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     if (!has_stopping && succession_may_form(c)) {
         aside_count_failure(c, now_ms);
         aside_recall(c, now_ms);
+        pairs_recall(c, now_ms);
     }
     uint32_t waiting = c->in_state[SEAT_JOINED];
     if (c->store_retry.first_ms != COORDINATOR_NEVER && now_ms < c->store_retry.next_ms) return;
@@ -308,8 +311,8 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
         return;
     }
     if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + last_call(c);
-    /* wait until all nodes have stopped their workers, and until nodes of an earlier coordinator's
-     * round have had their time to resume */
+    /* no round forms before all nodes have stopped their workers, the last round is settled, and
+     * nodes of an earlier coordinator's round have had their time to resume */
     if (has_stopping || !succession_may_form(c)) return;
     if (resuming_must_wait(c, now_ms)) {
         coordinator_wake_by(c, resuming_until(c, now_ms));
@@ -320,5 +323,5 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     if (c->retires || backs_off(c, now_ms)) return;
     if (!is_due) coordinator_wake_by(c, c->last_call_ms);
     else if (!succession_may_decide(c)) hold(c);
-    else form_round(c, now_ms);
+    else if (pairs_allow_round(c, now_ms)) form_round(c, now_ms);
 }

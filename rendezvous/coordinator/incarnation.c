@@ -44,7 +44,7 @@ static int refuse_other_run(struct coordinator *c, void *peer, const struct rdzv
 }
 
 /* Call this when a node of a later run joins. The nodes of the earlier run get END and lose their
- * seats; nodes without an incarnation keep theirs. */
+ * seats; nodes without an incarnation keep their seats. */
 static void send_older_nodes_away(struct coordinator *c) {
     c->next_round = 0;
     c->budget.restart_count = c->budget.spent = c->budget.refilled = 0;

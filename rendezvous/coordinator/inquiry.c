@@ -1,7 +1,7 @@
-/* An inquiry: asks the nodes of the round what their workers are in, and sends all nodes one line
- * that names the rank for which others wait (behind.c). An inquiry begins when an operator requests
- * a dump, when a worker is hung, or when a worker has failed that was waiting for others. Nodes of
- * protocol version 3 do not answer. */
+/* An inquiry: asks the nodes of the round in which operations their workers are, and sends all
+ * nodes one line that names the rank for which others wait (behind.c). An inquiry begins when an
+ * operator requests a dump, when a worker is hung, or when a worker has failed that was waiting for
+ * others. Nodes of protocol version 3 do not answer. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 #include "rendezvous/rules/rules.h"
 
@@ -14,7 +14,7 @@
  * groups. */
 #define GROUPS_PER_RANK 64
 
-static bool is_in_round(const struct coordinator_seat *s) {
+static bool is_asked(const struct coordinator_seat *s) {
     return s->peer != NULL && s->group_rank >= 0 && s->state != SEAT_JOINED &&
            s->state != SEAT_UNFIT;
 }
@@ -28,7 +28,7 @@ void coordinator_inquire(struct coordinator *c, int64_t now_ms) {
     c->inquiry.count = 0;
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
-        s->owes_progress = is_in_round(s);
+        s->owes_progress = is_asked(s);
         if (s->owes_progress) seat_send(c, s, &m);
     }
     coordinator_wake_by(c, c->inquiry.until_ms);

@@ -73,7 +73,8 @@ static int check_times(struct coordinator *c, void *peer, const struct rdzv_join
               is_timeout(j->change_notice_ms, 0) && is_timeout(j->stop_limit_ms, 0) &&
               is_timeout(j->restart_backoff_ms, 0) && is_timeout(j->restart_refill_ms, 0) &&
               is_timeout(j->flap_window_ms, 0) && is_timeout(j->flap_refusal_ms, 0) &&
-              is_timeout(j->aside_ms, 0) &&
+              is_timeout(j->aside_ms, 0) && is_timeout(j->slow_ms, 0) &&
+              is_timeout(j->slow_notice_ms, 0) &&
               j->keep_alive_interval_ms >= 1 &&
               j->keep_alive_interval_ms <= RDZV_INTERVAL_MAX_MS && j->keep_alive_max_attempt >= 1 &&
               j->keep_alive_max_attempt <= RDZV_ATTEMPTS_MAX;
@@ -86,7 +87,8 @@ static int check_times(struct coordinator *c, void *peer, const struct rdzv_join
 static int check_memories(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     bool is_first = c->phase == COORDINATOR_EMPTY;
     uint64_t budget = is_first ? j->max_restarts : c->budget.max_restarts;
-    /* each refill gives back restarts, and each restart has ended a round */
+    /* if the budget is refilled, the job may have had more restarts than the budget, but not more
+     * restarts than rounds, because each restart has ended a round */
     if ((is_first ? j->restart_refill_ms : c->budget.refill_ms) > 0) budget += j->rounds_seen;
     if (j->rounds_seen > RDZV_ROUNDS_SEEN_MAX && j->rounds_seen > c->next_round) {
         return coordinator_refuse(c, peer,
@@ -147,6 +149,23 @@ static int check_node_rank(struct coordinator *c, void *peer, const struct rdzv_
     return refuse_second_node(c, peer, s);
 }
 
+/* Refuses a node that differs from the job in --store-gateway, and returns a negative errno. A
+ * store serves either gateways only, or no gateways. So the workers of such a node could not use
+ * the stores of other nodes, or the workers of other nodes could not use the store of such a
+ * node. */
+static int check_gateway(struct coordinator *c, void *peer, const struct rdzv_join *j) {
+    if ((j->store_gateway != 0) == c->store_gateway) return 0;
+    const char *node = c->store_gateway ? "without" : "with";
+    const char *job = c->store_gateway ? "with" : "without";
+    coordinator_log(c, CR_LOG_WARN,
+                    "node '%.200s' (process %" PRIu64 ") is refused, because it was started %s "
+                    "--store-gateway, and this job %s it: give it to all nodes, or to none",
+                    j->host, j->pid, node, job);
+    return coordinator_refuse(c, peer,
+                              "cannot join %s --store-gateway, because the job was started %s it: "
+                              "give it to all nodes, or to none", node, job);
+}
+
 /* ---- two nodes with one node rank ---- */
 
 void coordinator_refuse_next(struct coordinator *c, struct coordinator_seat *s) {
@@ -166,7 +185,8 @@ static int replace_old_seat(struct coordinator *c, int64_t now_ms, void *peer,
     if (s->connection >= j->connection) {
         return coordinator_refuse(c, peer, "this node has a newer connection");
     }
-    /* the launcher of `s` is not gone, so no other node gets its node rank */
+    /* the launcher of `s` is not gone, so the second node that waits for its node rank is
+     * refused */
     if (s->next != NULL) coordinator_refuse_next(c, s);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     charge_node_gone(c, s->heard_ms, s);
@@ -193,8 +213,9 @@ void joining_accept(struct coordinator *c, void *peer, const char *differs) {
     c->actions->send(c->arg, peer, &m);
 }
 
-/* A late node of this job cannot be told from a node of the next job of the same id: neither was in
- * a round of this job. */
+/* Sends END to a node that joins after the end of the job. The text names two cases: a late node of
+ * this job, and a node of the next job with the same run id. The coordinator does not know which
+ * case this is, because in both cases the node was in no round of this job. */
 static int refuse_after_the_end(struct coordinator *c, void *peer, const struct rdzv_join *j) {
     char why[RDZV_TEXT_MAX];
     (void) snprintf(why, sizeof(why),
@@ -214,7 +235,11 @@ int joining_admit(struct coordinator *c, int64_t now_ms, void *peer, const struc
     if (replace_old_seat(c, now_ms, peer, j) < 0) return -ESTALE;
     if (c->phase == COORDINATOR_ENDED) return refuse_after_the_end(c, peer, j);
     if (incarnation_check(c, peer, j) < 0) return -ESTALE;
+    /* The calls above may have removed the last seat. In that case the settings of this JOIN are
+     * those of the job, so its numbers are checked again, against these settings. */
+    if (check_memories(c, peer, j) < 0) return -EINVAL;
     if (c->phase == COORDINATOR_EMPTY) take_settings(c, now_ms, j);
+    if (check_gateway(c, peer, j) < 0) return -EINVAL;
     if (check_node_rank(c, peer, j, first) < 0) return -EEXIST;
     char why[RDZV_TEXT_MAX];
     if (aside_refuses(c, now_ms, j->host, why) > 0) return coordinator_refuse(c, peer, "%s", why);

@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Least time limit, in ms, to stop the workers of a node whose JOIN names no limit. It is longer
- * than usual graces. */
+/* shortest time limit, in ms, to stop the workers of a node whose JOIN names no limit; longer than
+ * usual graces */
 #define STOP_LIMIT_MS INT64_C(120000)
 
 void coordinator_wake_by(struct coordinator *c, int64_t when_ms) {
@@ -21,8 +21,8 @@ int64_t coordinator_deadline(const struct coordinator *c) { return c->wake_ms; }
 
 static int64_t max_ms(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Returns how long the node may take to stop its workers, in ms. It is the limit in the node's
- * JOIN; a node of protocol version 2 names none. */
+/* Returns how long the node may take to stop its workers, in ms: the limit in the node's JOIN. If
+ * the JOIN names no limit (protocol version 2), it is join_timeout, but at least STOP_LIMIT_MS. */
 static int64_t stop_limit(const struct coordinator *c, const struct coordinator_seat *s) {
     return s->stop_limit_ms > 0 ? s->stop_limit_ms : max_ms(c->join_timeout_ms, STOP_LIMIT_MS);
 }
@@ -42,7 +42,7 @@ static void describe_timeout(const struct coordinator *c, const struct coordinat
     char here[500], missing[120], gone[64] = "";
     if (s->state == SEAT_UNFIT) {
         (void) snprintf(why, RDZV_TEXT_MAX, "this node is not fit, and was not for %g s: %s",
-                        (double) c->join_timeout_ms / 1000, s->unfit);
+                        (double) c->join_timeout_ms / 1000, seat_unfit(s));
         return;
     }
     if (s->state != SEAT_JOINED) {
@@ -57,8 +57,8 @@ static void describe_timeout(const struct coordinator *c, const struct coordinat
     }
     (void) snprintf(why, RDZV_TEXT_MAX,
                     "the rendezvous timed out after %g s: %" PRIu32 " of at least %" PRIu32
-                    " nodes came: %s%s%s; start the missing ones, or raise join_timeout in "
-                    "--rdzv-conf",
+                    " nodes came: %s%s%s; start the missing ones with the same endpoint and "
+                    "--rdzv-id, or raise join_timeout in --rdzv-conf",
                     (double) c->join_timeout_ms / 1000, c->in_state[SEAT_JOINED] + c->gave_up,
                     c->min_nodes, here, gone, missing);
 }
@@ -71,7 +71,7 @@ static void time_is_up(struct coordinator *c, int64_t now_ms, struct coordinator
         coordinator_send_end(c, s->peer, RENDEZVOUS_LOST, why);
         c->actions->hang_up(c->arg, s->peer);
     }
-    if (s->state != SEAT_JOINED) { /* stops its workers for too long, or is not fit */
+    if (s->state != SEAT_JOINED) { /* its workers were not stopped in time, or it is not fit */
         coordinator_log(c, CR_LOG_WARN, "node '%.200s' (process %" PRIu64 ") is left out: %.300s",
                         s->host, s->pid, why);
     }
@@ -113,8 +113,8 @@ static void lease_expired(struct coordinator *c, int64_t now_ms, struct coordina
     coordinator_take_seat(c, now_ms, s, "was lost", why);
 }
 
-/* Takes the seats of all nodes whose time is over, and only then decides what follows: several
- * nodes may be over time, and a round must not form with one of them. */
+/* Frees the seats of all nodes whose time is over, and calls coordinator_reconcile() only after
+ * that: otherwise a round could form with another node whose time is over, too. */
 static void check_seats(struct coordinator *c, int64_t now_ms) {
     uint32_t had = c->seat_count;
     for (uint32_t i = c->seat_count; i-- > 0;) {
@@ -129,8 +129,8 @@ static void check_seats(struct coordinator *c, int64_t now_ms) {
 
 /* ---- coordinator_tick() and the next deadline ---- */
 
-/* Calls coordinator_wake_by() if when_ms is still to come. If when_ms has passed, what was due then
- * has been tried already, and only another event can let it go on. */
+/* Calls coordinator_wake_by() if when_ms is still to come. If when_ms has passed, the coordinator
+ * has tried already what was due at that time, and can try it again only after another event. */
 static void wake_after(struct coordinator *c, int64_t now_ms, int64_t when_ms) {
     if (when_ms > now_ms) coordinator_wake_by(c, when_ms);
 }
@@ -161,6 +161,9 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     coordinator_wake_by(c, aside_deadline(c));
     coordinator_wake_by(c, succession_deadline(c));
     if (c->inquiry.is_open) coordinator_wake_by(c, c->inquiry.until_ms);
+    if (c->hang.is_open) coordinator_wake_by(c, c->hang.until_ms);
+    coordinator_wake_by(c, ranks_deadline(c));
+    wake_after(c, now_ms, pairs_deadline(c));
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {
@@ -171,6 +174,9 @@ void coordinator_tick(struct coordinator *c, int64_t now_ms) {
     succession_tick(c, now_ms);
     coordinator_tell_waiting(c, now_ms);
     inquiry_tick(c, now_ms);
+    hang_tick(c, now_ms);
+    pairs_tick(c, now_ms);
+    ranks_tick(c, now_ms);
     if (c->phase != COORDINATOR_ENDED) check_seats(c, now_ms);
     coordinator_find_deadline(c, now_ms);
 }

@@ -36,7 +36,8 @@ void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinat
                          const char *why) {
     char name[SEAT_NAME_MAX];
     if (seat->local || !has_place(seat)) {
-        /* the node's process may still run, and join another coordinator */
+        /* `abandons` keeps coordinator_lost() from counting the node's process as ended: the
+         * process may still run, and join another coordinator */
         seat->abandons = true;
         coordinator_lost(c, now_ms, seat, why);
         return;
@@ -51,7 +52,7 @@ void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinat
 static void take_seat_back(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                            void *peer, const struct rdzv_join *j) {
     char name[SEAT_NAME_MAX];
-    /* the node is not gone, so no other node gets its node rank */
+    /* this node is not gone, so the second node that waits for its node rank is refused */
     if (s->next != NULL) coordinator_refuse_next(c, s);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     else c->suspended--;
@@ -80,8 +81,8 @@ static bool has_missed_round(const struct coordinator *c, const struct coordinat
            rounds_seen <= c->round;
 }
 
-/* Returns whether the node was in a round of another coordinator since it was in the last round of
- * this one: a later round, or one of the same number. */
+/* Returns whether another coordinator has formed a round with this node after the last round of
+ * this coordinator: a round with a larger number, or another round with the same number. */
 static bool was_elsewhere(const struct coordinator *c, const struct rdzv_join *j) {
     bool is_other = j->formed_by != 0 && c->formed_by != 0 && j->formed_by != c->formed_by;
     if (c->group_size == 0 || j->rounds_seen <= c->round) return false;
@@ -128,9 +129,9 @@ bool resuming_must_wait(const struct coordinator *c, int64_t now_ms) {
     return now_ms < resuming_until(c, now_ms);
 }
 
-/* Notes that the node with group rank `rank` of the earlier round has resumed. Returns true if it
- * is the first node with this rank. Returns false if it is not, if the rank does not exist, or if
- * memory is short; without memory the next round waits until r->until_ms. */
+/* Notes that the node with group rank `rank` of the earlier round has resumed. Returns true if no
+ * node with this rank has resumed before. Returns false if one has, if the rank does not exist, or
+ * if memory is short; without memory the next round waits until r->until_ms. */
 static bool count_rank(struct coordinator_rebuild *r, int64_t rank) {
     if (rank < 0 || (uint64_t) rank >= r->group_size) return false;
     if (r->is_counted == NULL) r->is_counted = calloc(r->group_size, sizeof(*r->is_counted));
@@ -140,7 +141,18 @@ static bool count_rank(struct coordinator_rebuild *r, int64_t rank) {
     return true;
 }
 
-static void begin_later_round(struct coordinator_rebuild *r, const struct rdzv_join *j) {
+/* Ends the earlier round that is being rebuilt, because it cannot go on. */
+static void end_round(struct coordinator *c, int64_t now_ms) {
+    c->rebuild.is_over = true;
+    c->members_changed = true;
+    coordinator_stop_round(c, now_ms);
+}
+
+/* Call this with a JOIN that names a later round than all JOINs before it. If the nodes of an
+ * earlier round have begun to resume, that round is not the newest one, so it is ended, and no
+ * other round is rebuilt in its place: the round of this JOIN is over, too. */
+static void begin_later_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
+    struct coordinator_rebuild *r = &c->rebuild;
     r->rounds_seen = j->rounds_seen;
     r->formed_by = j->formed_by;
     r->group_size = j->last_group_size <= RDZV_NODES_MAX ? j->last_group_size : 0;
@@ -148,6 +160,9 @@ static void begin_later_round(struct coordinator_rebuild *r, const struct rdzv_j
     r->counted = 0;
     free(r->is_counted);
     r->is_counted = NULL;
+    if (c->phase != COORDINATOR_REBUILDING) return;
+    coordinator_set_why(c, "a later round has begun");
+    end_round(c, now_ms);
 }
 
 void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
@@ -162,13 +177,14 @@ void resuming_heard_of_round(struct coordinator *c, int64_t now_ms, const struct
                         "the job had an earlier coordinator; its nodes have %g s to come back",
                         (double) (r->until_ms - now_ms) / 1000);
     }
-    if (j->rounds_seen > r->rounds_seen) begin_later_round(r, j);
+    if (j->rounds_seen > r->rounds_seen) begin_later_round(c, now_ms, j);
 }
 
-/* Returns whether the node that sent RESUME counts as one of the newest earlier round: that is so
- * if it was in that round, and no other node has resumed with its rank. If so, notes its rank. If
- * two coordinators have formed rounds of that number, the round of the first node counts. A node of
- * protocol version 3 does not know which coordinator has formed its round. */
+/* Returns true if the node that sent RESUME was in the newest earlier round, and is the first one
+ * to resume with its rank; in that case counts the rank. If two coordinators have formed rounds of
+ * that number, the round that the first node names counts. A node of protocol version 3 does not
+ * name the coordinator that has formed its round, so only number and size of its round are
+ * compared. */
 static bool is_of_newest_round(struct coordinator *c, int64_t now_ms, const struct rdzv_join *j) {
     struct coordinator_rebuild *r = &c->rebuild;
     if (c->group_size != 0 && !resuming_must_wait(c, now_ms)) return false;
@@ -176,7 +192,7 @@ static bool is_of_newest_round(struct coordinator *c, int64_t now_ms, const stru
     if (r->formed_by == 0) r->formed_by = j->formed_by;
     if (j->formed_by != 0 && j->formed_by != r->formed_by) return false;
     /* If the process of the earlier coordinator has ended, the node in that process has ended, too.
-     * Its rank counts as one that has come back, because nobody need wait for it. */
+     * The rank of that node counts as resumed, because nobody need wait for the node. */
     if (j->leader_ended != 0) (void) count_rank(r, (int64_t) j->leader - 1);
     return count_rank(r, j->last_rank);
 }
@@ -197,17 +213,12 @@ static void adopt_round(struct coordinator *c, int64_t now_ms, const char *why) 
     c->members_changed = false;
     c->gone_after_success = 0;
     c->round_ms = now_ms;
+    ranks_round_begins(c, now_ms);
     c->is_rebuilt = c->has_formed = true;
     c->is_drawn = false;
-    /* on failure, nodes that are lost later do not get their ranks back */
+    /* if memory is short, nodes that are lost later do not get their ranks back */
     (void) coordinator_reserve_departed(c, c->group_size);
-}
-
-/* Ends the earlier round, because it cannot go on. */
-static void end_round(struct coordinator *c, int64_t now_ms) {
-    c->rebuild.is_over = true;
-    c->members_changed = true;
-    coordinator_stop_round(c, now_ms);
+    hang_judge(c, now_ms);
 }
 
 void resuming_reconcile(struct coordinator *c, int64_t now_ms) {
@@ -262,9 +273,9 @@ void resuming_hear(struct coordinator *c, int64_t now_ms, struct coordinator_sea
     }
 }
 
-/* Handles what RESUME says about the node's part in its round. The node may have said it before, by
- * FAILED, SUCCEEDED or a beat that was lost with the connection. So this does what
- * coordinator_receive() does with such a message. */
+/* Handles what RESUME says about what the node does in its round. The node may have said the same
+ * before, by FAILED, SUCCEEDED or a beat, but this message was lost with the connection. So this
+ * function does what coordinator_receive() does with such a message. */
 static void hear_part(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                       const struct rdzv_resume *r) {
     struct cr_error err = {0};
@@ -313,9 +324,9 @@ static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_m
     return s;
 }
 
-/* Gives a seat to a node that resumes in a round that is over for this coordinator, and sends it
- * STOP. Other nodes may have its ranks already. Therefore STOP is marked as late: the workers get
- * no more time than what is left of the lease that the node had when it sent RESUME. */
+/* Gives a seat to a node that resumes in a round that is over for this coordinator, and sends the
+ * node STOP. Other nodes may have the node's ranks already. Therefore STOP is marked as late: the
+ * workers get no more time than what is left of the lease that the node had when it sent RESUME. */
 static struct coordinator_seat *stop_stranger(struct coordinator *c, int64_t now_ms, void *peer,
                                               const struct rdzv_join *j) {
     struct coordinator_seat *s = joining_seat(c, now_ms, peer, false, j, NULL);
@@ -327,16 +338,11 @@ static struct coordinator_seat *stop_stranger(struct coordinator *c, int64_t now
     return s;
 }
 
-/* Call this in a new coordinator with the RESUME of a node of the newest earlier round that it has
- * heard of. Gives the node a seat in state RUNNING, with the ranks that it had. If nodes of an
- * older round have resumed before, that older round is ended. */
+/* Call this in a new coordinator that has got a RESUME from a node of the newest earlier round that
+ * it knows of. Gives the node a seat in the state RUNNING, with the ranks that the node had in that
+ * round. */
 static struct coordinator_seat *rebuild(struct coordinator *c, int64_t now_ms, void *peer,
                                         const struct rdzv_resume *r, const struct rdzv_join *j) {
-    bool is_later = c->phase == COORDINATOR_REBUILDING && j->rounds_seen > c->round + 1;
-    if (is_later) {
-        coordinator_set_why(c, "a later round has begun");
-        end_round(c, now_ms);
-    }
     struct coordinator_seat *s = joining_seat(c, now_ms, peer, false, j, NULL);
     if (s == NULL) return NULL;
     s->group_rank = j->last_rank;
@@ -352,8 +358,8 @@ static struct coordinator_seat *rebuild(struct coordinator *c, int64_t now_ms, v
     return s;
 }
 
-/* Returns whether the failure that the node reports was in an earlier round than the last one,
- * which it has missed. That earlier round is over, so the failure counts for nothing. */
+/* Returns whether the node reports a failure in an earlier round than the last one, because the
+ * node has missed the last one. That earlier round is over, so the failure counts for nothing. */
 static bool failed_earlier(const struct coordinator *c, const struct coordinator_seat *s,
                            const struct rdzv_resume *r, const struct rdzv_join *j) {
     if (r->part != RDZV_PART_FAILED || was_elsewhere(c, j)) return false;
@@ -402,9 +408,10 @@ struct coordinator_seat *coordinator_resume(struct coordinator *c, int64_t now_m
     }
     resuming_heard_of_round(c, now_ms, &j);
     if (r->part == RDZV_PART_FAILED) {
-        /* This failure may be old, because a node that failed may have been a spare since then. So
-         * its node does not count as one of the newest round. But if the failure is of that round,
-         * that round is over, and nodes that resume in it are stopped. */
+        /* This failure may be old: a node that has failed may have been a spare since then. So the
+         * node does not count as a node of the newest round. But if the node's last round is the
+         * newest round, that round has failed, so it is over, and other nodes that resume in it are
+         * stopped. */
         if (j.rounds_seen == c->rebuild.rounds_seen) c->rebuild.is_over = true;
         return stop_stranger(c, now_ms, peer, &j);
     }

@@ -13,8 +13,8 @@ struct seat_table_entry {
 
 struct seat_table {
     struct seat_table_entry *entries;
-    /* numbers of all entries and of used ones; cap is 0 or a power of two, at least twice the
-     * count */
+    /* cap: number of all entries; 0, or a power of two that is at least twice `count`. count:
+     * number of used entries */
     uint32_t cap, count;
 };
 

@@ -38,6 +38,11 @@ uint32_t seats_stopping(const struct coordinator *c) {
     return c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] - c->left_idle;
 }
 
+bool seat_waits(const struct coordinator_seat *s) {
+    return s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT ||
+           s->left_idle;
+}
+
 void seat_send(struct coordinator *c, const struct coordinator_seat *s,
                const struct rdzv_message *m) {
     if (s->peer != NULL) c->actions->send(c->arg, s->peer, m);
@@ -56,15 +61,19 @@ static int reserve(struct coordinator *c) {
 }
 
 static void seat_free(struct coordinator_seat *s) {
-    free(s->host);
-    free(s->addr);
-    free(s->role);
+    free(s->unfit);
+    free(s->reports);
+    hang_seat_done(s);
+    free(s->pair);
     free(s);
 }
 
 static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local,
                                           const struct rdzv_join *join) {
-    struct coordinator_seat *s = calloc(1, sizeof(*s));
+    size_t host_len = strlen(join->host) + 1, addr_len = strlen(join->addr) + 1;
+    size_t role_len = strlen(join->role) + 1;
+    /* one allocation for the seat and its texts: three more would cost 50 bytes a node */
+    struct coordinator_seat *s = malloc(sizeof(*s) + host_len + addr_len + role_len);
     if (s == NULL) return NULL;
     *s = (struct coordinator_seat){
         .peer = peer, .state = SEAT_JOINED, .local = local,
@@ -76,28 +85,47 @@ static struct coordinator_seat *seat_make(int64_t now_ms, void *peer, bool local
         .stop_limit_ms = join->stop_limit_ms,
         .joined_ms = now_ms, .since_ms = now_ms, .heard_ms = now_ms,
         .suspected_ms = COORDINATOR_NEVER};
-    s->host = strdup(join->host);
-    s->addr = strdup(join->addr);
-    s->role = strdup(join->role);
-    if (s->host != NULL && s->addr != NULL && s->role != NULL) return s;
-    seat_free(s);
-    return NULL;
+    hang_seat_made(s, join->watches);
+    pairs_seat_made(s, join);
+    s->host = memcpy(s->texts, join->host, host_len);
+    s->addr = memcpy(s->texts + host_len, join->addr, addr_len);
+    s->role = memcpy(s->texts + host_len + addr_len, join->role, role_len);
+    return s;
 }
 
-/* Returns the state of a node that waits for a round and not for another node's end. */
+const char *seat_unfit(const struct coordinator_seat *s) {
+    if (!s->is_unfit) return "";
+    return s->unfit != NULL ? s->unfit : "the reason is not known: memory was short";
+}
+
+/* Notes whether the node is fit, as its JOIN says. */
+static void note_health(struct coordinator_seat *s, const char *unfit) {
+    s->is_unfit = unfit != NULL && unfit[0] != '\0';
+    free(s->unfit);
+    s->unfit = s->is_unfit ? strndup(unfit, SEAT_UNFIT_MAX - 1) : NULL;
+}
+
+/* Returns the state of a node that waits for a round and is not QUEUED: UNFIT or JOINED. */
 static enum seat_state free_state(const struct coordinator_seat *s) {
-    return s->unfit[0] != '\0' ? SEAT_UNFIT : SEAT_JOINED;
+    return s->is_unfit ? SEAT_UNFIT : SEAT_JOINED;
+}
+
+void seat_set_unfit(struct coordinator *c, struct coordinator_seat *s, const char *why,
+                    int64_t now_ms) {
+    note_health(s, why);
+    seat_enter(c, s, free_state(s), now_ms);
 }
 
 void seat_join(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_join *join,
                int64_t now_ms) {
     char name[SEAT_NAME_MAX];
-    bool was_unfit = s->unfit[0] != '\0';
-    (void) snprintf(s->unfit, sizeof(s->unfit), "%s", join->unfit != NULL ? join->unfit : "");
+    bool was_unfit = s->is_unfit;
+    note_health(s, join->unfit);
+    if (s->pair != NULL) s->pair->is_out = false;
     seat_name(s, name);
-    if (s->unfit[0] != '\0') {
+    if (s->is_unfit) {
         coordinator_log(c, CR_LOG_WARN, "%s is not fit and gets no place in a round: %s", name,
-                        s->unfit);
+                        seat_unfit(s));
     } else if (was_unfit) {
         coordinator_log(c, CR_LOG_INFO, "%s has passed its health check now", name);
     }
@@ -113,13 +141,15 @@ void seat_queue(struct coordinator *c, struct coordinator_seat *s, struct coordi
 }
 
 /* Call this when `s` is removed. If `s` waits for another seat, that seat has no second node any
- * more. If a second node waits for `s`, its seat becomes JOINED. */
+ * more. If a second node waits for `s`, its seat becomes JOINED; or ASIDE, because the loss of `s`
+ * may have slowed their host. */
 static void leave_queue(struct coordinator *c, struct coordinator_seat *s) {
     if (s->waits_for != NULL) s->waits_for->next = NULL;
     if (s->next == NULL) return;
     s->next->waits_for = NULL;
     if (s->next->state != SEAT_QUEUED) return;
     seat_enter(c, s->next, free_state(s->next), s->next->heard_ms);
+    aside_place(c, s->next->heard_ms, s->next);
 }
 
 static void unindex_seat(struct coordinator *c, const struct coordinator_seat *s) {
@@ -166,6 +196,7 @@ static void note_departed(struct coordinator *c, const struct coordinator_seat *
 
 void seat_remove(struct coordinator *c, struct coordinator_seat *s) {
     note_departed(c, s);
+    pairs_seat_gone(c, s);
     charge_forget(c, s);
     succession_seat_gone(c, s);
     if (s->peer == NULL) c->suspended--;

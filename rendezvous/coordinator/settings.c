@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* most warnings about different settings in one run; a limit, so that nodes cannot fill the log */
+/* largest number of warnings about different settings in one run; without this limit, nodes could
+ * fill the log */
 #define WARNINGS_MAX 20
 
 void settings_take(struct coordinator *c, const struct rdzv_join *j) {
@@ -24,12 +25,16 @@ void settings_take(struct coordinator *c, const struct rdzv_join *j) {
         .flap_refusal_ms = j->flap_refusal_ms, .aside_after = j->aside_after,
         .aside_ms = j->aside_ms};
     c->fixed_ranks = j->fixed_ranks != 0;
+    c->store_gateway = j->store_gateway != 0;
     c->join_timeout_ms = j->join_timeout_ms;
     c->last_call_timeout_ms = j->last_call_timeout_ms;
     c->skips_last_call = j->skips_last_call != 0;
     c->interval_ms = j->keep_alive_interval_ms;
     c->lease_ms = c->interval_ms * j->keep_alive_max_attempt;
     c->notice_ms = j->change_notice_ms;
+    c->ranks.slow_percent = j->slow_percent;
+    c->ranks.slow_ms = j->slow_ms;
+    c->ranks.notice_ms = j->slow_notice_ms;
     c->digest = j->digest;
     c->warnings = 0;
     (void) snprintf(c->digest_role, sizeof(c->digest_role), "%s", j->role);
@@ -44,7 +49,7 @@ struct differences {
 static void add(struct differences *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void add(struct differences *d, const char *fmt, ...) {
-    /* there is no room for another item, which has up to 99 bytes */
+    /* another item has up to 99 bytes; leave it out if there is no room for so many */
     if (d->len + 100 > RDZV_TEXT_MAX) return;
     if (d->len > 0) d->len += (size_t) snprintf(d->text + d->len, RDZV_TEXT_MAX - d->len, ", ");
     va_list ap;

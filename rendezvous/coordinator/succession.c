@@ -23,7 +23,8 @@
  * are not more than half of the round, so they cannot elect an heir. */
 #define GROUP_MIN 3
 /* A coordinator without the majority sends its nodes away every AWAY_LEASES leases, and ends the
- * job after END_LEASES leases. A node searches for a coordinator for four leases. */
+ * job after END_LEASES leases. END_LEASES is the sum of AWAY_LEASES and the four leases for which a
+ * node that was sent away searches for a coordinator (member/succession.c). */
 #define AWAY_LEASES 2
 #define END_LEASES  6
 
@@ -81,13 +82,15 @@ static void claim_ballots(struct coordinator *c, struct coordinator_seat *s) {
         s->ballot_before = electorate_claim(&u->before, v->before_rank, s->instance);
         electorate_hold(&u->before, s->ballot_before, CR_FOREVER); /* it has a later round */
     }
-    /* the node knows that its last round is settled */
+    /* before_seen is 0 if the node knows that its last round is settled; in that case the
+     * electorate of the round before is not needed */
     if (s->ballot >= 0 && v->before_seen == 0 && !c->has_formed) electorate_end(&u->before);
 }
 
-/* Begins the electorates of the round that the node of `j` was in, which an earlier coordinator has
- * formed, and of the round before it. This coordinator may decide only after it has won both. If
- * memory is short, the electorate of the round has no ballots, and cannot be won. */
+/* Begins two electorates: that of the round that the node of `j` was in, which an earlier
+ * coordinator has formed, and that of the round before it. This coordinator may decide only after
+ * it has won both. If memory is short, the electorate of the round has no ballots, and cannot be
+ * won. */
 static void begin_foreign(struct coordinator *c, const struct rdzv_join *j) {
     struct coordinator_succession *u = &c->succession;
     electorate_end(&u->before);
@@ -106,9 +109,10 @@ static void begin_foreign(struct coordinator *c, const struct rdzv_join *j) {
     }
 }
 
-/* Two coordinators may each have formed a round of the same number, and nodes of both come to this
- * one. Returns whether more of the nodes with a seat were in the round of `v` than in the round
- * whose electorate this coordinator has begun to count, which it has not won. */
+/* Two coordinators may each have formed a round of the same number, and nodes of both may come to
+ * this coordinator. Returns whether more of the nodes with a seat were in the round of `v` than in
+ * the round of the current electorate; false if this coordinator has won that electorate or has
+ * formed a round. */
 static bool is_larger_rival(const struct coordinator *c, const struct seat_vote *v) {
     const struct electorate *e = &c->succession.now;
     uint32_t here = 0, there = 0;
@@ -170,8 +174,9 @@ static const struct coordinator_seat *seat_of_rank(const struct coordinator *c, 
     return NULL;
 }
 
-/* Makes heirs of the nodes with the smallest group ranks that have a port for this. Looks at the
- * first RDZV_HEIRS_MAX + 8 ranks only, because each look searches all seats. */
+/* Chooses the heirs: nodes whose JOIN has named a port at which they would host, in the order of
+ * their group ranks. Considers only the first RDZV_HEIRS_MAX + 8 ranks, because seat_of_rank()
+ * searches all seats for each rank. */
 static void choose_heirs(struct coordinator *c) {
     struct coordinator_succession *u = &c->succession;
     u->heirs = (struct rdzv_heirs){.count = 0};
@@ -208,7 +213,8 @@ static void begin_own(struct coordinator *c) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         s->ballot = electorate_claim(&u->now, s->group_rank, s->instance);
-        /* a node that never sends heard_at_ms is of an older build, and can join no heir */
+        /* a node that never sends heard_at_ms is of an older build and can join no heir, so its
+         * ballot is void */
         if (s->confirmed_ms == COORDINATOR_NEVER) electorate_void(&u->now, s->ballot);
         hold_ballots(c, s);
     }
@@ -246,7 +252,8 @@ static void majority_is_lost(struct coordinator *c, int64_t now_ms) {
         coordinator_stop_round(c, now_ms);
         return;
     }
-    /* these nodes stop their workers already, but without this time limit */
+    /* nodes that are stopping their workers already get STOP again, now with the short time
+     * limit */
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->state == SEAT_STOPPING || s->state == SEAT_LEAVING) coordinator_send_stop(c, s);
@@ -263,7 +270,8 @@ void coordinator_send_away(struct coordinator *c) {
         if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
         seat_remove(c, s);
     }
-    /* What this coordinator knows of an earlier one's round came from nodes that are gone now. */
+    /* A coordinator that has formed no round knows of the job only what its nodes have told it.
+     * These nodes are gone now, so it discards the job. */
     if (!c->has_formed) incarnation_discard(c);
 }
 
@@ -277,6 +285,7 @@ static bool is_foreign_run(const struct coordinator *c) {
 }
 
 void succession_expire(struct coordinator *c, int64_t now_ms) {
+    coordinator_expire_right(c, now_ms);
     if (!c->succession.lacks_majority) succession_check(c, now_ms);
 }
 
@@ -295,6 +304,10 @@ void succession_check(struct coordinator *c, int64_t now_ms) {
     }
     bool was_lacking = u->lacks_majority;
     u->lacks_majority = !may;
+    if (may == was_lacking) {
+        coordinator_log(c, CR_LOG_DEBUG, "%s", may ? "may decide: no other coordinator can have "
+                                                     "been elected" : "lacks the majority");
+    }
     if (!may && !was_lacking) {
         u->lacks_since_ms = now_ms;
         u->away_ms = now_ms + AWAY_LEASES * c->lease_ms;

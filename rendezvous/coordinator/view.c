@@ -56,7 +56,8 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
                                                 !c->succession.lacks_majority,
                                      .has_heirs = c->succession.heirs.count > 0,
                                      .outcome = c->outcome,
-                                     .why = c->why};
+                                     .why = c->why,
+                                     .slow = c->phase == COORDINATOR_RUNNING ? c->ranks.slow : ""};
     memcpy(out->in_state, c->in_state, sizeof(out->in_state));
 }
 
@@ -69,7 +70,7 @@ void coordinator_visit(const struct coordinator *c,
                                  .state = s->state, .group_rank = s->group_rank,
                                  .local_world_size = s->local_world_size,
                                  .first_rank = s->first_rank, .heard_ms = s->heard_ms,
-                                 .unfit = s->unfit};
+                                 .unfit = seat_unfit(s)};
         visit(arg, &view);
     }
 }

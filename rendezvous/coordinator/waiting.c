@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTED_RANKS 8 /* most missing node ranks that a text names */
+#define LISTED_RANKS 8 /* largest number of missing node ranks that a text names */
 
 /* ---- the texts ---- */
 
@@ -23,8 +23,9 @@ void coordinator_list_hosts(const struct coordinator *c, char *out, size_t room)
     (void) snprintf(out, room, "none");
     for (; i < c->seat_count && len + 100 < room; i++) {
         const struct coordinator_seat *s = c->seats[i];
-        const char *comma = i == 0 ? "" : ", ";
-        const char *unfit = s->unfit[0] != '\0' ? " (not fit: crun-agent status says why)" : "";
+        const char *comma = len == 0 ? "" : ", ";
+        if (s->state == SEAT_QUEUED) continue; /* another seat has its node rank */
+        const char *unfit = s->is_unfit ? " (not fit: crun-agent status says why)" : "";
         int add = s->node_rank >= 0
                       ? snprintf(out + len, room - len, "%s%.60s (node rank %" PRId64 ")%s", comma,
                                  s->host, s->node_rank, unfit)
@@ -79,6 +80,9 @@ static void describe_forming(const struct coordinator *c, char *out, size_t room
         (void) snprintf(out + len, room - (size_t) len,
                         "; nodes of job '%.100s' wait at the same endpoint, is one --rdzv-id "
                         "wrong?", other);
+    } else if (len > 0 && (size_t) len < room && c->seat_count < c->min_nodes) {
+        (void) snprintf(out + len, room - (size_t) len,
+                        "; start the others with the same endpoint and --rdzv-id");
     }
 }
 
@@ -94,6 +98,8 @@ static void describe(const struct coordinator *c, char *out, size_t room) {
                         " nodes, and this node takes the place of one that is lost", c->group_size);
     } else if (c->phase == COORDINATOR_RUNNING) {
         (void) snprintf(out, room, "for the end of the round that runs without this node");
+    } else if (c->pairs.awaited > 0) {
+        (void) snprintf(out, room, "for the paired tests between the nodes (--pair-check)");
     } else if (c->in_state[SEAT_JOINED] >= c->min_nodes && c->last_call_ms != COORDINATOR_NEVER) {
         (void) snprintf(out, room,
                         "for more nodes: %" PRIu32 " are here, which is enough, but up to %" PRIu32
@@ -106,8 +112,10 @@ static void describe(const struct coordinator *c, char *out, size_t room) {
 /* ---- sending WAITING ---- */
 
 int64_t coordinator_waiting_due(const struct coordinator *c, const struct coordinator_seat *s) {
-    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE;
+    bool is_out = pairs_made_unfit(s);
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || is_out;
     if (!waits || c->phase == COORDINATOR_ENDED) return CR_FOREVER;
+    if (is_out) return s->since_ms + (s->told == 0 ? 0 : cr_waiting_line_ms(s->told));
     if (s->state == SEAT_ASIDE && s->told == 0) return s->since_ms;
     if (s->state == SEAT_ASIDE) return s->since_ms + cr_waiting_line_ms(s->told);
     if (is_spare(c) && s->told_spare) return CR_FOREVER;
@@ -121,15 +129,19 @@ static void tell(struct coordinator *c, struct coordinator_seat *s, int64_t now_
     if (c->phase == COORDINATOR_FORMING && c->last_call_ms != COORDINATOR_NEVER) {
         until_ms = c->last_call_ms;
     }
+    if (s->state == SEAT_UNFIT) {
+        if (s->told == 0) s->told = 1;
+        until_ms = coordinator_state_limit(c, s);
+    }
     m.waiting = (struct rdzv_waiting){.waited_ms = now_ms - s->since_ms, .left_ms = -1,
                                       .what = what};
     if (until_ms != CR_FOREVER) m.waiting.left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
-    /* Each message has a time, and `told` is the number of the next message. Skip the messages
-     * whose time has passed: a node that was a spare until now has got none of them. */
     if (s->state == SEAT_ASIDE) {
         if (s->told == 0) s->told = 1;
         m.waiting.left_ms = s->aside_until_ms > now_ms ? s->aside_until_ms - now_ms : 0;
     }
+    /* `told` becomes the number of the next message whose time has not passed. Earlier messages are
+     * left out, for example those of the time in which a node was a spare. */
     while (s->since_ms + cr_waiting_line_ms(s->told) <= now_ms) s->told++;
     s->told_spare = s->state == SEAT_JOINED && is_spare(c);
     c->actions->send(c->arg, s->peer, &m);
@@ -144,6 +156,13 @@ void coordinator_tell_waiting(struct coordinator *c, int64_t now_ms) {
         if (s->state == SEAT_ASIDE) {
             char own[RDZV_TEXT_MAX];
             aside_describe(c, now_ms, s, own, sizeof(own));
+            tell(c, s, now_ms, own);
+            continue;
+        }
+        if (s->state == SEAT_UNFIT) {
+            char own[RDZV_TEXT_MAX];
+            (void) snprintf(own, sizeof(own), "without a place, because this node is not fit: %s",
+                            seat_unfit(s));
             tell(c, s, now_ms, own);
             continue;
         }

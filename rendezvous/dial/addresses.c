@@ -3,6 +3,7 @@
 #include "rendezvous/dial/addresses_internal.h"
 
 #include "base/cleanup.h"
+#include "base/network/address.h"
 #include "rendezvous/dial/race_internal.h"
 
 #include <arpa/inet.h>
@@ -19,17 +20,10 @@
 /* ---- kinds of addresses ---- */
 
 static bool to_text(const struct sockaddr *sa, char out[RDZV_ADDR_MAX]) {
-    if (sa == NULL) return false;
-    if (sa->sa_family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *) (const void *) sa;
-        return inet_ntop(AF_INET, &in->sin_addr, out, RDZV_ADDR_MAX) != NULL;
-    }
-    if (sa->sa_family != AF_INET6) return false;
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *) (const void *) sa;
-    if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
-        return inet_ntop(AF_INET, &in6->sin6_addr.s6_addr[12], out, RDZV_ADDR_MAX) != NULL;
-    }
-    return inet_ntop(AF_INET6, &in6->sin6_addr, out, RDZV_ADDR_MAX) != NULL;
+    struct cr_ip ip;
+    if (sa == NULL || !cr_address_ip(sa, &ip)) return false;
+    cr_ip_format(&ip, out);
+    return true;
 }
 
 bool addr_is_loopback(const char *addr) {
@@ -205,4 +199,14 @@ int addr_look_up(const char *host, struct host_addresses *out, struct cr_error *
     freeaddrinfo(found);
     if (out->first[0] != '\0') return 0;
     return cr_fail(err, -ENOENT, "the host '%s' has no IPv4 or IPv6 address", host);
+}
+
+int addr_choose_listen(const char *host, char bind[RDZV_ADDR_MAX], struct cr_error *err) {
+    struct host_addresses found;
+    bind[0] = '\0';
+    if (host[0] == '\0' || strcmp(host, "::") == 0) return 0;
+    int rc = addr_look_up(host, &found, err);
+    if (rc < 0 || (found.is_loopback && !found.is_written_loopback)) return rc;
+    memcpy(bind, found.first, RDZV_ADDR_MAX);
+    return 0;
 }

@@ -22,25 +22,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* time limit in ms for the answer to the greeting; after it, a second connection asks whether the
- * other end is another program, while the first connection still waits for its answer */
+/* Time limit in ms for the answer to the greeting. After this time, a second connection asks the
+ * other end which program it is; the first connection goes on waiting for the answer. */
 #define ASK_AFTER_MS INT64_C(500)
 /* time limit in ms for the other end to answer, when it is asked which program it is */
 #define ASK_MS       INT64_C(1000)
 #define ANSWER_MAX   ((size_t) 4096)
-/* So often, one after the other, a greeting must be closed without an answer before a TCPStore at
- * the same address counts as one that is not crun's: crun's own store answers the same, and crun
- * closes a connection, too, if memory is short. */
+/* A TCPStore counts as one that is not crun's after it has closed this many connections, one after
+ * the other, without an answer to the greeting. One such connection is not enough: crun, too,
+ * closes a connection if memory is short, and crun's own store answers like any other TCPStore. */
 #define STORE_ANSWERS 2
-/* fewest ms between two log lines that say that authentication has failed */
+/* least time in ms between two log lines that say that authentication has failed */
 #define REFUSAL_LINE_MS INT64_C(60000)
 
 /* What a caller does on its connection. */
 enum caller_role {
     GREETS,         /* sends the greeting */
     ASKS,           /* asks another program what it is */
-    ASKS_TORCHRUN,  /* asks a TCPStore whether torchrun's state of the job is there */
-    ASKS_OLD,       /* asks the same, in the protocol of torch 2.0 and earlier */
+    ASKS_TORCHRUN,  /* asks a TCPStore whether it has torchrun's state of the job */
+    ASKS_OLD,       /* asks what ASKS_TORCHRUN asks, in the protocol of torch 2.0 and earlier */
 };
 
 struct caller {
@@ -49,10 +49,10 @@ struct caller {
     struct secured_stream *stream;
     enum caller_role role;
     uint32_t index;    /* index of the address in race.entries */
-    /* GREETS: time at which a second connection asks; other roles: time at which the caller gives
-     * up; CR_FOREVER = no limit */
+    /* GREETS: time at which a second connection asks the other end what it is; other roles: time at
+     * which the caller gives up; CR_FOREVER = no limit */
     int64_t limit_ms;
-    bool asked;        /* GREETS: true if a second caller asks at the address */
+    bool asked;        /* GREETS: true if a second caller asks the other end what it is */
     /* true if the connection has ended after a refusal; the race may still accept the refusal */
     bool is_over;
     char own_addr[RDZV_ADDR_MAX], peer_addr[RDZV_ADDR_MAX];
@@ -75,7 +75,9 @@ struct dial {
     int64_t warned_ms;        /* time of the last warning that authentication has failed */
     bool sorted;
     bool accepts_stores; /* true: a TCPStore of torch ends the race with on_store */
-    unsigned store_answers; /* number of greetings in a row that only a TCPStore has answered */
+    /* number of connections in a row that a TCPStore has closed without an answer to the
+     * greeting */
+    unsigned store_answers;
     const struct dial_events *events;
     void *arg;
     struct cr_buffer greeting;
@@ -90,7 +92,8 @@ struct dial {
     char last_addr[RDZV_ADDR_MAX];
     char report[512];
     uv_timer_t timer;        /* runs until advance() has something to do */
-    int open_handles;        /* callers, lookups and the timer that are not freed yet */
+    /* number of callers and lookups that are not freed yet, plus 1 until the timer is closed */
+    int open_handles;
     bool closing;
     void (*on_close)(void *arg);
     void *on_close_arg;
@@ -183,7 +186,7 @@ static void let_go(struct caller *c) {
     secured_stream_close(c->stream, on_caller_closed, c);
 }
 
-/* Returns the caller with the role GREETS at an address; NULL if there is none any more. */
+/* Returns the caller with the role GREETS at an address; NULL if it is gone. */
 static struct caller *caller_of(const struct dial *d, uint32_t index) {
     struct caller *c = d->callers;
     while (c != NULL && (c->index != index || c->role != GREETS)) c = c->next;
@@ -204,6 +207,13 @@ static void ask_about(struct caller *c);
 static void fail(struct caller *c, const char *why) {
     struct dial *d = c->dial;
     race_failed(&d->race, now_ms(d), c->index, why);
+    let_go(c);
+}
+
+/* Call this if another program than crun has answered. */
+static void fail_stranger(struct caller *c, const char *why) {
+    struct dial *d = c->dial;
+    race_met_stranger(&d->race, now_ms(d), c->index, why);
     let_go(c);
 }
 
@@ -239,7 +249,8 @@ static void win(struct caller *c) {
     d->store_answers = 0;
     struct cr_buffer in = c->in;
     c->in = (struct cr_buffer){0};
-    unlink_caller(d, c); /* end_race() removes all callers that are still in the list */
+    /* takes the winner out of the list, because end_race() removes all callers in the list */
+    unlink_caller(d, c);
     end_race(d);
     d->current = c;
     memcpy(d->last_addr, d->race.entries[c->index].addr, sizeof(d->last_addr));
@@ -267,11 +278,11 @@ static void got_greeting(struct caller *c) {
     case STRANGER_FOREIGN:
         (void) snprintf(why, sizeof(why), "it is not a crun: %s",
                         stranger_name(c->in.data, c->in.len));
-        fail(c, why);
+        fail_stranger(c, why);
     }
 }
 
-/* Removes all callers of an address but `c`. */
+/* Removes all callers at the address of `c`, except `c` itself. */
 static void drop_others(const struct caller *c) {
     struct caller *next;
     for (struct caller *i = c->dial->callers; i != NULL; i = next) {
@@ -286,7 +297,7 @@ static void end_hopeless(struct caller *c) {
     (void) snprintf(why, sizeof(why), "torchrun serves this job at %s",
                     d->race.entries[c->index].addr);
     end_race(d);
-    d->race.started = 0; /* dial_report() returns "": `why` says everything */
+    d->race.started = 0; /* so dial_report() returns "", because `why` says everything */
     d->report[0] = '\0';
     d->events->on_hopeless(d->arg, why);
 }
@@ -312,16 +323,18 @@ static void ask_for_torchrun(struct caller *c) {
     secured_stream_flush(c->stream);
 }
 
-/* Call this when a TCPStore has answered that it has no state of a torchrun of this job. If the
- * connection with the greeting is still open, the address stays in the race: crun's own store gives
- * the same answers while its coordinator is stopped or slow. If not, the address has failed. */
+/* Handles a TCPStore's answer that it has no state of a torchrun of this job. If the connection on
+ * which the greeting was sent is still open, the address stays in the race: crun's own store gives
+ * the same answer while its coordinator is stopped or slow. If that connection is closed, the
+ * address has failed. But if stores are accepted, and this has happened STORE_ANSWERS times in a
+ * row, the race ends with on_store. */
 static void is_plain_store(struct caller *c) {
     struct dial *d = c->dial;
     bool is_closed = caller_of(d, c->index) == NULL;
     if (is_closed && d->accepts_stores && ++d->store_answers >= STORE_ANSWERS) {
         end_at_store(c);
     } else if (is_closed) {
-        fail(c, "it is not a crun: it is a TCPStore of torch");
+        fail_stranger(c, "it is not a crun: it is a TCPStore of torch");
     } else {
         race_note(&d->race, c->index, "no answer but that of a TCPStore of torch");
         let_go(c);
@@ -345,13 +358,13 @@ static void got_answer(struct caller *c) {
         (void) snprintf(why, sizeof(why), "it is not a crun: %s",
                         stranger_name(c->in.data, c->in.len));
         drop_others(c);
-        fail(c, why);
+        fail_stranger(c, why);
     }
 }
 
 static void got_bytes(struct caller *c, const char *data, size_t len) {
     if (c->in.len + len > ANSWER_MAX || cr_buffer_append(&c->in, data, len) < 0) {
-        fail(c, "it is not a crun: it sends too much");
+        fail_stranger(c, "it is not a crun: it sends too much");
     } else if (c->role == GREETS) {
         got_greeting(c);
     } else {
@@ -370,11 +383,12 @@ static void on_data(void *arg, const char *data, size_t len) {
     }
 }
 
-/* Call this when a program has not answered the question what it is. If the connection with the
- * greeting is still open, the address stays in the race. If not, the address has failed. */
+/* Gives up asking a program what it is, because it has not answered. If the connection on which the
+ * greeting was sent is still open, the address stays in the race. If that connection is closed, the
+ * address has failed. */
 static void give_up_asking(struct caller *c) {
     if (caller_of(c->dial, c->index) != NULL) let_go(c);
-    else fail(c, "it closes the connection; it is not a crun");
+    else fail_stranger(c, "it closes the connection; it is not a crun");
 }
 
 /* Handles the end of a connection during a race. If the connection was established, but the other
@@ -388,11 +402,13 @@ static void ended_in_race(struct caller *c, const char *why) {
         ask_about(c);
         let_go(c);
     } else if (c->role == GREETS && c->asked) {
-        let_go(c); /* the address's other caller, which asks, decides */
+        let_go(c); /* the second caller at this address still asks, and decides about the address */
     } else if (c->role == GREETS) {
         fail(c, why);
     } else if (c->role == ASKS && call(c->dial, c->index, ASKS_OLD) != NULL) {
-        let_go(c); /* a TCPStore of torch 2.0 or earlier closes the connection, too */
+        /* A TCPStore of torch 2.0 or earlier closes the connection when it gets the question of
+         * ASKS. The new caller asks in the protocol of such a store. */
+        let_go(c);
     } else {
         give_up_asking(c);
     }
@@ -410,14 +426,15 @@ static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     }
 }
 
-/* Logs that authentication has failed, at most once in REFUSAL_LINE_MS: the node tries again and
- * again, because the answer may come from a stranger, and because the secrets may be replaced. */
+/* Logs that authentication has failed, but at most once in REFUSAL_LINE_MS. The node goes on trying
+ * to connect, because the answer may have come from a stranger, or the secrets may be replaced. */
 static void warn_of_refusal(struct dial *d, uint32_t index, const char *why) {
     if (now_ms(d) - d->warned_ms < REFUSAL_LINE_MS) return;
     d->warned_ms = now_ms(d);
-    cr_warn("cannot authenticate with the coordinator at '%s' port %u: %s; give all nodes the same "
-            "--rdzv-token-file; this node tries again",
-            d->race.entries[index].addr, d->port, why);
+    const char *remedy =
+        secure_ring_is_munge(d->ring) ? "" : "; give all nodes the same --rdzv-token-file";
+    cr_warn("cannot authenticate with the coordinator at '%s' port %u: %s%s; this node tries again",
+            d->race.entries[index].addr, d->port, why, remedy);
 }
 
 static void on_refused(void *arg, enum secure_failure failure, const char *why) {
@@ -429,7 +446,8 @@ static void on_refused(void *arg, enum secure_failure failure, const char *why) 
     } else if (is_active(c)) {
         if (failure != SECURE_STRANGE) warn_of_refusal(d, c->index, why);
         drop_others(c);
-        fail(c, why);
+        if (failure == SECURE_STRANGE) fail_stranger(c, why);
+        else fail(c, why);
         advance(d);
     }
 }
@@ -475,9 +493,10 @@ static void start_due(struct dial *d) {
     }
 }
 
-/* Handles the callers whose time limit is over. If it is one that greets, a second connection asks
- * the other end what it is; if it is one that asks, it gives up. The connection with the greeting
- * stays open even then, because a coordinator that is stopped or slow answers neither. */
+/* Handles all callers whose time limit is over. If such a caller has sent the greeting, a second
+ * caller asks the other end what it is. If such a caller has asked, it gives up; the connection
+ * with the greeting stays open, because a coordinator that is stopped or slow answers neither
+ * greeting nor question. */
 static void check_limits(struct dial *d) {
     struct caller *c = d->callers;
     while (c != NULL && now_ms(d) < c->limit_ms) c = c->next;
@@ -592,6 +611,7 @@ void dial_open(struct dial *d, const void *greeting, size_t len) {
     CR_ASSERT(!dial_is_open(d) && !d->closing);
     d->last = d->race;
     race_begin(&d->race, now_ms(d));
+    d->race.trace = cr_log_trace();
     cr_buffer_clear(&d->greeting);
     int rc = cr_buffer_append(&d->greeting, greeting, len);
     if (rc == 0 && is_numeric(d->host)) {
@@ -615,6 +635,8 @@ const char *dial_report(struct dial *d) {
     if (d->race.started > 0) race_describe(&d->race, d->report, sizeof(d->report));
     return d->report;
 }
+
+bool dial_has_stranger(const struct dial *d) { return race_has_stranger(&d->race); }
 
 void dial_send(struct dial *d, const void *data, size_t len) {
     if (d->current != NULL) secured_stream_send(d->current->stream, data, len);

@@ -5,12 +5,13 @@
  * that an error text can name it (stranger_internal.h).
  *
  * A dial can connect again and again, to one coordinator at a time. This header is the door of
- * rendezvous/dial; it also shows the addresses of a host, and the secured stream of one
- * connection. */
+ * rendezvous/dial; it also shows the addresses of a host, the secured stream of one connection, and
+ * how a listener without memory refuses a connection. */
 #ifndef RENDEZVOUS_DIAL_H
 #define RENDEZVOUS_DIAL_H
 
 #include "rendezvous/dial/addresses_internal.h"
+#include "rendezvous/dial/refusal_internal.h"
 #include "rendezvous/dial/secured_stream_internal.h"
 #include "rendezvous/types.h"
 
@@ -53,16 +54,17 @@ int dial_aim(struct dial *d, const char *host, uint16_t port);
  * all nodes. Without this call it uses race_order(), which begins with the address that won the
  * previous race. */
 void dial_sort(struct dial *d);
-/* From now on, a TCPStore at one of the addresses ends the race with on_store, if it has closed the
- * connection with the greeting. Without this call the address counts as failed. */
+/* Sets what happens from now on if a TCPStore at one of the addresses closes the connection without
+ * an answer to the greeting. If `accepts` is true, the race ends with on_store. If `accepts` is
+ * false, or without this call, the address counts as failed. */
 void dial_accept_stores(struct dial *d, bool accepts);
 
 /* From now on, the node and the coordinator authenticate each other with the secrets of `ring`
  * before anything else is sent. `ring` must live as long as the dial. */
 void dial_secure(struct dial *d, struct secure_ring *ring);
 
-/* Tries all addresses once; on_open, on_lost or on_hopeless follows. Copies the greeting. The dial
- * must not be open. */
+/* Tries all addresses once; on_open, on_lost, on_hopeless or on_store follows. Copies the greeting.
+ * The dial must not be open. */
 void dial_open(struct dial *d, const void *greeting, size_t len);
 
 /* Returns whether the dial is connected or tries to connect. */
@@ -72,6 +74,10 @@ bool dial_has_addresses(const struct dial *d);
 /* Returns what is known about each address since the last dial_open(), for error texts; "" = no
  * address was tried. Valid until the next call of this function. */
 const char *dial_report(struct dial *d);
+
+/* Returns whether another program than crun has answered at one of the addresses when the dial last
+ * had a result there: since the last dial_open(), or if that has no result yet, before it. */
+bool dial_has_stranger(const struct dial *d);
 
 /* Queues bytes; dial_flush() passes them to the kernel. If the dial is not connected, the bytes are
  * dropped. */

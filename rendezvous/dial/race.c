@@ -66,19 +66,32 @@ void race_remember(struct race *r, const struct race *last) {
         for (uint32_t j = 0; j < last->count; j++) {
             if (strcmp(r->entries[i].addr, last->entries[j].addr) != 0) continue;
             memcpy(r->entries[i].why, last->entries[j].why, sizeof(r->entries[i].why));
+            r->entries[i].is_stranger = last->entries[j].is_stranger;
         }
     }
 }
 
 /* ---- the events ---- */
 
-/* Enters a state. No other function writes `state` after race_add(). */
-static void enter(struct race_entry *e, enum race_state state) { e->state = state; }
+static const char *state_name(enum race_state state) {
+    static const char *const names[] = {
+#define S(name) #name,
+        RACE_STATES(S)
+#undef S
+    };
+    return names[state];
+}
+
+/* Enters a state, and logs that. No other function writes `state` after race_add(). */
+static void enter(struct race *r, struct race_entry *e, enum race_state state) {
+    cr_trace(&r->trace, "address %s: %s -> %s", e->addr, state_name(e->state), state_name(state));
+    e->state = state;
+}
 
 int race_start_next(struct race *r, int64_t now_ms) {
     if (r->started == r->count || now_ms < r->next_ms) return -1;
     uint32_t index = r->started++;
-    enter(&r->entries[index], RACE_TRIED);
+    enter(r, &r->entries[index], RACE_TRIED);
     r->next_ms = now_ms + RACE_NEXT_MS;
     return (int) index;
 }
@@ -87,9 +100,15 @@ void race_connected(struct race *r, uint32_t index) { r->entries[index].connecte
 
 void race_failed(struct race *r, int64_t now_ms, uint32_t index, const char *why) {
     struct race_entry *e = &r->entries[index];
-    enter(e, RACE_FAILED);
+    enter(r, e, RACE_FAILED);
     (void) snprintf(e->why, sizeof(e->why), "%s", why);
+    e->is_stranger = false;
     r->next_ms = now_ms;
+}
+
+void race_met_stranger(struct race *r, int64_t now_ms, uint32_t index, const char *why) {
+    race_failed(r, now_ms, index, why);
+    r->entries[index].is_stranger = true;
 }
 
 void race_note(struct race *r, uint32_t index, const char *what) {
@@ -98,7 +117,7 @@ void race_note(struct race *r, uint32_t index, const char *what) {
 }
 
 void race_refused(struct race *r, int64_t now_ms, uint32_t index) {
-    enter(&r->entries[index], RACE_REFUSED);
+    enter(r, &r->entries[index], RACE_REFUSED);
     if (r->refused_ms == CR_FOREVER) r->refused_ms = now_ms;
     r->next_ms = now_ms;
 }
@@ -121,6 +140,13 @@ int race_accepts_refusal(const struct race *r, int64_t now_ms) {
         if (r->entries[i].state == RACE_REFUSED) return (int) i;
     }
     return -1;
+}
+
+bool race_has_stranger(const struct race *r) {
+    for (uint32_t i = 0; i < r->started; i++) {
+        if (r->entries[i].is_stranger) return true;
+    }
+    return false;
 }
 
 bool race_is_lost(const struct race *r) { return !has_hope(r) && r->refused_ms == CR_FOREVER; }

@@ -5,28 +5,30 @@
  * started RACE_NEXT_MS after the previous one, or as soon as one has failed. The first address from
  * which WELCOME comes wins. An established connection does not decide, because the other end may be
  * any program. A coordinator that refuses the node wins only if no other address is left, or if
- * none has answered RACE_REFUSED_MS after the refusal. */
+ * RACE_REFUSED_MS have passed since the refusal without a WELCOME from another address. */
 #ifndef RENDEZVOUS_RACE_INTERNAL_H
 #define RENDEZVOUS_RACE_INTERNAL_H
 
+#include "base/trace.h"
 #include "rendezvous/types.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define RACE_MAX        16            /* most addresses of one host; further ones are not tried */
+#define RACE_MAX        16            /* number of a host's addresses that are tried at most */
 #define RACE_NEXT_MS    INT64_C(250)  /* ms from the start of one address to the next */
-#define RACE_REFUSED_MS INT64_C(1000) /* ms that other addresses get after a refusal */
+/* for how many ms after a refusal another address can still win */
+#define RACE_REFUSED_MS INT64_C(1000)
 #define RACE_WHY_MAX    80
 
 /* clang-format off */
 /* S(NAME) — each state of an address. The try as a whole has a time limit, set by the member. */
 #define RACE_STATES(S) \
-    S(WAITS)   /* is not started yet. Limit: RACE_NEXT_MS after the previous address's start */ \
-    S(TRIED)   /* is being tried. Limit: that of the whole try */ \
-    S(REFUSED) /* a coordinator there refuses the node. Limit: RACE_REFUSED_MS */ \
-    S(FAILED)  /* has failed; `why` has the reason. No time limit */
+    S(WAITS)   /* the address is not started yet. Limit: RACE_NEXT_MS since the last start */ \
+    S(TRIED)   /* the address is being tried. Limit: that of the whole try */ \
+    S(REFUSED) /* a coordinator at the address refuses the node. Limit: RACE_REFUSED_MS */ \
+    S(FAILED)  /* the address has failed; `why` has the reason. No time limit */
 /* clang-format on */
 enum race_state {
 #define S(name) RACE_##name,
@@ -40,14 +42,16 @@ struct race_entry {
     bool connected;           /* true: a connection is established, but no WELCOME came yet */
     /* if FAILED: the reason, such as "connection refused"; if TRIED: what is known, or "" */
     char why[RACE_WHY_MAX];
+    bool is_stranger;         /* true: `why` says that another program than crun has answered */
 };
 
 struct race {
     struct race_entry entries[RACE_MAX];
     uint32_t count;
-    uint32_t started;   /* number of addresses that were started, the first ones of `entries` */
+    uint32_t started;   /* number of addresses that were started: entries[0], entries[1], … */
     int64_t next_ms;    /* time at which the next address is to start */
     int64_t refused_ms; /* time of the first refusal; CR_FOREVER = there was none */
+    struct cr_trace trace; /* gets a text for each change of an address's state */
 };
 
 /* Begins a race without addresses. */
@@ -64,18 +68,22 @@ void race_sort(struct race *r);
  * `b` does, and 0 if they are equal. The order is the same on all nodes. */
 int race_compare(const char *a, const char *b);
 
-/* Copies what the race `last` has found out (`why`) about each address that both races have. So
- * race_describe() has a text for an address that is being tried again. */
+/* Copies what the race `last` has found out (`why`, `is_stranger`) about each address that both
+ * races have. So race_describe() has a text for an address that is being tried again. */
 void race_remember(struct race *r, const struct race *last);
 
 /* Returns the index of the address to start now, and marks it as started; or -1 if none is due.
  * Call this repeatedly until it returns -1. */
 int race_start_next(struct race *r, int64_t now_ms);
-/* Call race_connected() when the connection to an address is established, race_failed() when the
- * address has failed, and race_refused() when a coordinator there has refused the node. After a
- * failure or a refusal the next address is due at once. */
+/* These functions, and race_refused() below, tell the race what has happened at an address:
+ * race_connected() that the connection is established, race_failed() that the address has failed,
+ * race_refused() that a coordinator there has refused the node. After a failure or a refusal the
+ * next address is due at once. */
 void race_connected(struct race *r, uint32_t index);
 void race_failed(struct race *r, int64_t now_ms, uint32_t index, const char *why);
+/* Does what race_failed() does. Call this if the address has failed because another program than
+ * crun has answered there. */
+void race_met_stranger(struct race *r, int64_t now_ms, uint32_t index, const char *why);
 /* Stores what is known about an address that is still being tried, for race_describe(). */
 void race_note(struct race *r, uint32_t index, const char *what);
 void race_refused(struct race *r, int64_t now_ms, uint32_t index);
@@ -84,6 +92,8 @@ void race_refused(struct race *r, int64_t now_ms, uint32_t index);
  * RACE_REFUSED_MS have passed since the first refusal. Returns -1 if no refusal is to be accepted
  * now. */
 int race_accepts_refusal(const struct race *r, int64_t now_ms);
+/* Returns whether another program than crun has answered at one of the addresses. */
+bool race_has_stranger(const struct race *r);
 /* Returns whether all addresses have failed. */
 bool race_is_lost(const struct race *r);
 /* Returns the time at which race_start_next() or race_accepts_refusal() has to be called;

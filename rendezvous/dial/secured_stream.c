@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define OUT_OF_MEMORY "out of memory"
 
@@ -27,7 +26,7 @@ struct secured_stream {
 
 /* ---- sending ---- */
 
-/* Moves the bytes that the tunnel has queued to the TCP stream, and sends them. */
+/* Passes the bytes in the tunnel's queue to the TCP stream, and sends them. */
 static void send_sealed(struct secured_stream *s) {
     struct cr_buffer *out = secure_tunnel_out(s->tunnel);
     tcp_stream_send(s->tcp, out->data, out->len);
@@ -35,7 +34,8 @@ static void send_sealed(struct secured_stream *s) {
     cr_buffer_clear(out);
 }
 
-/* If the other end is authenticated, seals s->waiting into the tunnel's queue, and empties it. */
+/* If the other end is authenticated, seals the bytes of s->waiting into the tunnel's queue, and
+ * empties s->waiting. Otherwise does nothing. */
 static void send_waiting(struct secured_stream *s) {
     if (!secure_tunnel_is_open(s->tunnel) || s->waiting.len == 0) return;
     if (secure_tunnel_send(s->tunnel, s->waiting.data, s->waiting.len) < 0) {
@@ -48,18 +48,7 @@ static void send_waiting(struct secured_stream *s) {
 
 /* Begins the handshake of a new connection. Returns 0, or a negative errno and a text in err. */
 static int begin(struct secured_stream *s, struct cr_error *err) {
-    uint8_t key[SECURE_KEY], random[SECURE_KEY];
-    int rc = secure_ring_choose(s->ring, SECURE_MEMBER, s->run_id, key, err);
-    if (rc < 0) return rc;
-    if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
-        rc = cr_fail_errno(err, "cannot draw a random number");
-    } else {
-        s->tunnel = secure_tunnel_connect(SECURE_MEMBER, s->run_id, key, random);
-        if (s->tunnel == NULL) rc = cr_fail(err, -ENOMEM, OUT_OF_MEMORY);
-    }
-    explicit_bzero(key, sizeof(key));
-    explicit_bzero(random, sizeof(random));
-    return rc;
+    return secure_ring_connect(s->ring, SECURE_MEMBER, s->run_id, &s->tunnel, err);
 }
 
 /* Reports that the tunnel has failed. If the coordinator has another secret, the next connection
@@ -67,7 +56,7 @@ static int begin(struct secured_stream *s, struct cr_error *err) {
 static void refuse(struct secured_stream *s) {
     enum secure_failure failure = secure_tunnel_failure(s->tunnel);
     const struct cr_buffer *raw = secure_tunnel_raw(s->tunnel);
-    char why[128];
+    char why[192];
     if (failure == SECURE_WRONG_KEY) secure_ring_refused(s->ring);
     if (failure == SECURE_STRANGE) {
         (void) snprintf(why, sizeof(why), "it is not a crun: %s",

@@ -11,15 +11,15 @@ struct secured_stream;
 
 /* Called on the loop's thread, never from inside a function of this header. */
 struct secured_stream_events {
-    /* The TCP connection is established, and the ends begin to authenticate each other. What is
-     * sent before they have done so is kept until then. */
+    /* The TCP connection is established, and the ends begin to authenticate each other. Bytes that
+     * the owner sends before that has succeeded are kept, and sent after it. */
     void (*on_open)(void *arg, const char *own_addr, const char *peer_addr);
     void (*on_data)(void *arg, const char *data, size_t len);
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);
-    /* The ends could not authenticate each other, or bytes were changed on their way; the
-     * connection is to be closed. After changed bytes it is reset, so that the other end knows that
-     * this process still runs. `why` is a phrase about the other end, such as "it has no secret".
-     * */
+    /* The ends could not authenticate each other, or bytes were changed on their way; the owner has
+     * to close the stream. After changed bytes the connection is reset, so that the other end knows
+     * that this process still runs. `why` is a phrase about the other end, such as "it has no
+     * secret". */
     void (*on_refused)(void *arg, enum secure_failure failure, const char *why);
 };
 

@@ -22,8 +22,9 @@ enum stranger_first stranger_first(const char *data, size_t len);
 int stranger_ask(struct cr_buffer *out);
 /* Appends a question for a TCPStore that has answered stranger_ask(): whether it has torchrun's
  * state of the job `run_id`. stranger_has_torchrun() reads the answer, which is one byte. If is_old
- * is true, asks as a client of torch 2.0 or earlier does; such a store closes the connection after
- * stranger_ask(). Returns 0 or -ENOMEM. */
+ * is true, asks as a client of torch 2.0 or earlier does; this needs a new connection, because a
+ * store of that age closes the connection when it gets the bytes of stranger_ask(). Returns 0 or
+ * -ENOMEM. */
 int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id, bool is_old);
 /* Returns whether this can be a TCPStore's answer to stranger_ask_for_torchrun(). */
 bool stranger_is_check_answer(const char *answer, size_t len);

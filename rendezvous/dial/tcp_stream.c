@@ -9,15 +9,15 @@
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "base/memory.h"
+#include "base/network/address.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_MAX 16384
+#define READ_MAX 16384 /* largest number of bytes that one read takes from a connection */
 
 struct connection {
     struct tcp_stream *stream;
@@ -35,7 +35,6 @@ struct connection {
     bool resets;     /* true: the connection ends with a reset, not with end-of-file */
     bool connected, shutting, write_busy;
     struct cr_buffer out, writing;
-    char read_buffer[READ_MAX];
 };
 
 struct tcp_stream {
@@ -177,16 +176,18 @@ static void on_written(uv_write_t *req, int status) {
 
 /* ---- reading ---- */
 
+/* Allocates memory for one read; on_read() frees it after the read, so an idle connection has no
+ * memory for reading. If memory is short, libuv calls on_read() with UV_ENOBUFS. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
-    (void) suggested;
-    struct connection *a = handle->data;
-    *buf = uv_buf_init(a->read_buffer, READ_MAX);
+    (void) handle, (void) suggested;
+    *buf = uv_buf_init(malloc(READ_MAX), READ_MAX);
 }
 
 static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
+    CR_AUTO_FREE char *memory = buf->base;
     struct connection *a = tcp->data;
     struct tcp_stream *s = a->stream;
-    if (n > 0 && is_current(a)) s->events->on_data(s->arg, buf->base, (size_t) n);
+    if (n > 0 && is_current(a)) s->events->on_data(s->arg, memory, (size_t) n);
     else if (n == UV_EOF) lost(a, RENDEZVOUS_CLOSED, "the connection was closed");
     else if (n < 0) broken(a, (int) n);
 }
@@ -200,16 +201,9 @@ static void write_address(const uv_tcp_t *tcp, bool peer, char out[RDZV_ADDR_MAX
     int len = sizeof(addr);
     struct sockaddr *sa = (struct sockaddr *) &addr;
     int rc = peer ? uv_tcp_getpeername(tcp, sa, &len) : uv_tcp_getsockname(tcp, sa, &len);
+    struct cr_ip ip;
     out[0] = '\0';
-    if (rc < 0) return;
-    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *) &addr;
-    if (sa->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
-        (void) inet_ntop(AF_INET, &in6->sin6_addr.s6_addr[12], out, RDZV_ADDR_MAX);
-    } else if (sa->sa_family == AF_INET6) {
-        (void) inet_ntop(AF_INET6, &in6->sin6_addr, out, RDZV_ADDR_MAX);
-    } else {
-        (void) inet_ntop(AF_INET, &((struct sockaddr_in *) &addr)->sin_addr, out, RDZV_ADDR_MAX);
-    }
+    if (rc == 0 && cr_address_ip(sa, &ip)) cr_ip_format(&ip, out);
 }
 
 static void report_open(struct connection *a) {
@@ -282,8 +276,8 @@ static int start_resolving(struct connection *a) {
     return rc;
 }
 
-/* Starts to connect. If the host is a numeric address, it needs no resolver, so none of libuv's few
- * threads is occupied. */
+/* Starts to connect. A numeric address needs no resolver, so for such a host none of the few
+ * threads of libuv's pool is occupied. */
 static int start(struct connection *a) {
     struct sockaddr_in *v4 = (struct sockaddr_in *) &a->numeric;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) &a->numeric;

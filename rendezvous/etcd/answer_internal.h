@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#define ETCD_ANSWER_MAX ((size_t) 1 << 20) /* most bytes of one JSON object */
+#define ETCD_ANSWER_MAX ((size_t) 1 << 20) /* longest JSON object in bytes */
 
 /* Called for each JSON object of the answer. If the object has a field "result", as each object of
  * a stream has, `object` is the value of that field, else the whole object. `object` is valid until
@@ -33,8 +33,8 @@ void etcd_answer_done(struct etcd_answer *a);
 int etcd_answer_receive(struct etcd_answer *a, int status, const char *data, size_t len,
                         struct cr_error *err);
 
-/* Call this at the end of the body. It parses the last line, which may lack its end. Returns like
- * etcd_answer_receive(). */
+/* Call this at the end of the body. It parses the last line, which may lack its newline. Returns
+ * like etcd_answer_receive(). */
 int etcd_answer_end(struct etcd_answer *a, int status, struct cr_error *err);
 
 #endif

@@ -12,7 +12,7 @@
 #include "rendezvous/etcd/answer_internal.h"
 #include "rendezvous/etcd/election_internal.h"
 #include "rendezvous/etcd/fields_internal.h"
-#include "rendezvous/etcd/http_internal.h"
+#include "rendezvous/http/http.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static const char *const call_paths[] = {
 struct slot {
     struct etcd_client *client;
     enum etcd_call kind;
-    struct etcd_http_call *call; /* NULL = no call of this kind is under way */
+    struct http_call *call; /* NULL = no call of this kind is under way */
     struct etcd_answer answer;
     char failure[200];           /* why the call has failed; "" = it has not failed */
 };
@@ -50,7 +50,7 @@ struct etcd_client {
     uint16_t own_port;
     int64_t lease_ms;
 
-    struct etcd_http *http;
+    struct http *http;
     struct etcd_election election;
     struct slot slots[ETCD_CALL_COUNT];
     uv_timer_t timer;
@@ -98,8 +98,8 @@ static char *own_value(const struct etcd_client *c) {
 
 /* Returns the body of CLAIM, or NULL when memory is short. CLAIM is a transaction: if the key does
  * not exist (its create_revision is 0), etcd creates it under this node's lease; if it exists, etcd
- * returns it. With the new key etcd also writes the mark, and returns the old value of the mark, if
- * it had one. */
+ * returns it. When etcd creates the key, it also writes the mark (key_internal.h), and returns the
+ * old value of the mark, if it had one. */
 static json_t *claim_body(const struct etcd_client *c) {
     CR_AUTO_FREE char *value = own_value(c);
     if (value == NULL) return NULL;
@@ -141,17 +141,16 @@ static json_t *body_of(const struct etcd_client *c, enum etcd_call call) {
 
 static void on_body(void *arg, int status, const char *data, size_t len);
 static void on_done(void *arg, int status, const char *why);
-static const struct etcd_http_events http_events = {.on_body = on_body, .on_done = on_done};
+static const struct http_events http_events = {.on_body = on_body, .on_done = on_done};
 
 static void do_cancel(void *arg, enum etcd_call kind) {
     struct slot *s = &((struct etcd_client *) arg)->slots[kind];
-    if (s->call != NULL) etcd_http_cancel(s->call);
+    if (s->call != NULL) http_cancel(s->call);
     s->call = NULL;
 }
 
-/* Starts a call. If memory is short, nothing is sent, and the election is not told: for the
- * election, that is the same as an etcd server that does not answer before the time limit of the
- * call. */
+/* Starts a call. If memory is short, nothing is sent, and the election gets no answer. The election
+ * then does what it does when an etcd server does not answer within the time limit of the call. */
 static void do_start(void *arg, enum etcd_call kind) {
     struct etcd_client *c = arg;
     struct slot *s = &c->slots[kind];
@@ -160,10 +159,10 @@ static void do_start(void *arg, enum etcd_call kind) {
     s->failure[0] = '\0';
     cr_buffer_clear(&s->answer.body);
     s->call = text == NULL ? NULL
-                           : etcd_http_post(c->http, &c->etcd.endpoints[c->current],
-                                            call_paths[kind],
-                                            kind == ETCD_CALL_LOGIN ? "" : c->token, text,
-                                            &http_events, s);
+                           : http_post(c->http, &c->etcd.endpoints[c->current],
+                                       call_paths[kind],
+                                       kind == ETCD_CALL_LOGIN ? "" : c->token, text,
+                                       &http_events, s);
 }
 
 static void do_next_member(void *arg) {
@@ -181,9 +180,9 @@ static void do_vacant(void *arg) {
     if (!c->closing) c->events->on_vacant(c->arg);
 }
 
-static void do_right(void *arg, bool may_form) {
+static void do_right(void *arg, int64_t until_ms) {
     struct etcd_client *c = arg;
-    if (!c->closing) c->events->on_right(c->arg, may_form);
+    if (!c->closing) c->events->on_right(c->arg, until_ms);
 }
 
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
@@ -225,9 +224,9 @@ static void add_members(struct etcd_client *c, const json_t *answer) {
     }
 }
 
-/* If the user gave no address, chooses the one that this node publishes: `own_end`, the address of
- * its end of the connection to etcd. If that is a loopback address, because etcd runs on this
- * machine, the node publishes the address at which other machines reach this one. */
+/* Chooses the address that this node publishes, if the user gave none. It is `own_end`, the address
+ * of this node's end of the connection to etcd. But if `own_end` is a loopback address, because
+ * etcd runs on this machine, it is the address at which other machines reach this one. */
 static void choose_own_addr(struct etcd_client *c, const char *own_end) {
     if (c->own_addr[0] != '\0') return;
     if (own_end[0] == '\0' || is_loopback(own_end)) addr_of_machine(c->own_addr);
@@ -238,7 +237,7 @@ static void choose_own_addr(struct etcd_client *c, const char *own_end) {
 static bool got_lease(struct etcd_client *c, const struct slot *s, const json_t *answer) {
     char lease[ETCD_LEASE_ID_MAX];
     if (!etcd_read_lease(answer, lease)) return false;
-    choose_own_addr(c, etcd_http_own_addr(s->call));
+    choose_own_addr(c, http_own_addr(s->call));
     etcd_election_granted(&c->election, lease);
     return true;
 }
@@ -336,9 +335,9 @@ static void end_call(struct slot *s, const char *why) {
     end_event(c);
 }
 
-/* Call this with what the parser has returned: `rc`, and the text in err. If that is an error, its
- * text goes to s->failure, unless on_object() has already stored a text there, or the election has
- * cancelled the call (-ECANCELED). */
+/* Notes in s->failure why a call has failed. `rc`, and the text in err, are what the parser has
+ * returned. Does nothing if that is no error, if on_object() has already stored a text in
+ * s->failure, or if the election has cancelled the call (-ECANCELED). */
 static void note_failure(struct slot *s, int rc, const struct cr_error *err) {
     if (rc == 0 || rc == -ECANCELED || s->failure[0] != '\0') return;
     (void) snprintf(s->failure, sizeof(s->failure), "%.190s", err->text);
@@ -351,7 +350,7 @@ static void on_body(void *arg, int status, const char *data, size_t len) {
     note_failure(s, etcd_answer_receive(&s->answer, status, data, len, &err), &err);
     if (s->call != NULL && s->failure[0] != '\0' && s->kind == ETCD_CALL_WATCH) {
         /* etcd may keep a watch's stream open after an error, so end the call here */
-        etcd_http_cancel(s->call);
+        http_cancel(s->call);
         s->call = NULL;
         end_call(s, s->failure);
     }
@@ -360,7 +359,7 @@ static void on_body(void *arg, int status, const char *data, size_t len) {
 
 static void on_done(void *arg, int status, const char *why) {
     struct slot *s = arg;
-    const struct etcd_http_call *ended = s->call;
+    const struct http_call *ended = s->call;
     struct cr_error err = {0};
     if (why == NULL && s->failure[0] == '\0') {
         note_failure(s, etcd_answer_end(&s->answer, status, &err), &err);
@@ -410,10 +409,10 @@ static int set_up(struct etcd_client *c, const struct etcd_client_options *o,
     }
     int rc = read_password(c, err);
     if (rc < 0) return rc;
-    struct etcd_http_options http = {.https = c->etcd.https, .ca_cert = c->etcd.ca_cert,
-                                     .ssl_cert = c->etcd.ssl_cert,
-                                     .ssl_cert_key = c->etcd.ssl_cert_key};
-    return etcd_http_open(c->loop, &http, &c->http, err);
+    struct http_options http = {.purpose = "the backend etcd", .https = c->etcd.https,
+                                .ca_cert = c->etcd.ca_cert, .ssl_cert = c->etcd.ssl_cert,
+                                .ssl_cert_key = c->etcd.ssl_cert_key};
+    return http_open(c->loop, &http, &c->http, err);
 }
 
 static void client_free(struct etcd_client *c) {
@@ -474,10 +473,10 @@ static void on_http_closed(void *arg) {
 
 static void goodbye(struct etcd_client *c) {
     if (c->http == NULL) return;
-    struct etcd_http *http = c->http;
+    struct http *http = c->http;
     c->http = NULL;
     (void) uv_timer_stop(&c->timer);
-    etcd_http_close(http, on_http_closed, c);
+    http_close(http, on_http_closed, c);
 }
 
 static void on_goodbye_timer(uv_timer_t *timer) { goodbye(timer->data); }

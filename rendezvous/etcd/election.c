@@ -13,7 +13,7 @@
 #define RETRY_MAX_MS   INT64_C(1000) /* longest pause if the node leads or needs a coordinator */
 #define IDLE_RETRY_MS  INT64_C(8000) /* longest pause of the other nodes */
 #define READ_PAUSE_MS  INT64_C(1000) /* least ms from one READ to the next */
-/* about so many nodes of a job claim the key without a delay */
+/* number of nodes of a job that on average claim the key without a delay */
 #define EAGER_NODES    4
 #define LATE_CLAIM_MS  INT64_C(1000)
 
@@ -38,10 +38,10 @@ const char *etcd_call_name(enum etcd_call c) {
     return "?";
 }
 
-/* Maps `random` to a place from 0 to max_nodes - 1. A node at one of the first EAGER_NODES places
- * does not wait. Any other node waits for one second, and half a millisecond for each place before
- * its own. In this time one of the first nodes usually creates the key; the others see that and do
- * not claim it. */
+/* Maps `random` to a number from 0 to max_nodes - 1. A node with a number below EAGER_NODES does
+ * not wait. Any other node waits for one second, and for half a millisecond times its number. In
+ * this time one of the first nodes usually creates the key; the others see that and do not claim
+ * it. */
 int64_t etcd_claim_delay_ms(uint64_t random, uint32_t max_nodes) {
     uint64_t place = (uint64_t) (((unsigned __int128) random * max_nodes) >> 64);
     return place < EAGER_NODES ? 0 : LATE_CLAIM_MS + (int64_t) place / 2;
@@ -106,11 +106,12 @@ static void move_on(struct etcd_election *e, int64_t now_ms) {
 /* ---- the lease and the right to form rounds ---- */
 
 static void update_right(struct etcd_election *e, int64_t now_ms) {
-    bool may_form = e->state == ETCD_LEADING && e->lease[0] != '\0' &&
-                    now_ms < e->lease_until_ms - e->set.lease_ms / 6;
-    if (may_form == e->may_form) return;
-    e->may_form = may_form;
-    e->actions->on_right(e->arg, may_form);
+    int64_t until_ms = e->lease_until_ms - e->set.lease_ms / 6;
+    bool may_form = e->state == ETCD_LEADING && e->lease[0] != '\0' && now_ms < until_ms;
+    if (!may_form) until_ms = 0;
+    if (until_ms == e->right_until_ms) return;
+    e->right_until_ms = until_ms;
+    e->actions->on_right(e->arg, until_ms);
 }
 
 /* Sets the end of the lease after an answer to the call `by`, which is GRANT or KEEP. The lease is
@@ -238,7 +239,8 @@ void etcd_election_ended(struct etcd_election *e, int64_t now_ms, enum etcd_call
     failed = failed || call == ETCD_CALL_WATCH || !e->answered[call];
     /* MEMBERS is called once, even if it fails: etcd forbids it to some users */
     if (call == ETCD_CALL_MEMBERS) e->knows_members = true;
-    /* after a failed RELEASE, the lease expires by itself */
+    /* After any other failed call, move on to the next member. Not after a failed RELEASE: the
+     * lease expires by itself. */
     else if (call != ETCD_CALL_RELEASE && failed) {
         (void) snprintf(text, sizeof(text), "election: %s failed: %.200s", etcd_call_name(call),
                         why);
@@ -298,8 +300,8 @@ void etcd_election_begin(struct etcd_election *e, int64_t now_ms,
     advance(e, now_ms);
 }
 
-/* When a node begins to need a coordinator, it reads the key again. The watch may be silent because
- * the member of the etcd cluster has failed without closing the connection. */
+/* When a node begins to need a coordinator, it reads the key again, because its watch may be
+ * silent: the member of the etcd cluster may have failed without closing the connection. */
 void etcd_election_need(struct etcd_election *e, int64_t now_ms, bool needs) {
     if (e->closed || e->needs == needs) return;
     e->needs = needs;
@@ -326,7 +328,9 @@ void etcd_election_tick(struct etcd_election *e, int64_t now_ms) {
     for (int c = 0; c < ETCD_CALL_COUNT && !e->closed; c++) {
         if (now_ms < limit_of(e, (enum etcd_call) c)) continue;
         cancel(e, (enum etcd_call) c);
-        e->under_way[c] = true; /* etcd_election_ended() does nothing without it */
+        /* cancel() has set this to false. It must be true here, because etcd_election_ended()
+         * ignores a call that is not under way. */
+        e->under_way[c] = true;
         etcd_election_ended(e, now_ms, (enum etcd_call) c, true, "no answer");
     }
     advance(e, now_ms);
@@ -341,7 +345,7 @@ static bool may_call(const struct etcd_election *e) { return !e->set.has_user ||
  * or claim the vacant key; CR_FOREVER if it has to do none of these. */
 static int64_t lease_deadline(const struct etcd_election *e) {
     int64_t when_ms = CR_FOREVER, third_ms = e->set.lease_ms / 3;
-    if (e->may_form) when_ms = e->lease_until_ms - e->set.lease_ms / 6;
+    if (e->right_until_ms != 0) when_ms = e->right_until_ms;
     if (e->retry_ms != 0 || !may_call(e)) return when_ms;
     if (e->state == ETCD_LEADING && !e->under_way[ETCD_CALL_KEEP])
         when_ms = min_ms(when_ms, e->keep_ms);

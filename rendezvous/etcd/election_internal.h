@@ -5,7 +5,7 @@
  * key if it does not exist" lets only one node win. Every node watches the key. Only a candidate
  * creates it, and only while it needs a coordinator (it is not connected to one) or was the newest
  * leader itself. So if a leader's lease expires during an outage of etcd, but all nodes are still
- * connected to that leader, no other node takes its place, and it creates the key again.
+ * connected to that leader, no other node takes its place, and the leader creates the key again.
  *
  * A leader whose lease is confirmed has the right to form rounds. If etcd does not confirm the
  * lease in time, the leader only loses this right; its running round goes on. */
@@ -21,9 +21,9 @@
 /* clang-format off */
 /* S(NAME) — each state, its meaning and its time limit. */
 #define ETCD_ELECTION_STATES(S) \
-    S(LOOKING)   /* the key is not known; READ gets it. Limit: that of READ, then next member */ \
-    S(VACANT)    /* no node leads. Limit of a candidate that needs a coordinator: */ \
-                 /* claim_delay_ms, then it claims the key. No time limit for other nodes */ \
+    S(LOOKING)   /* waits for READ's answer. Limit: that of READ; then asks the next member */ \
+    S(VACANT)    /* no node leads. Only a candidate that needs a coordinator has a time limit */ \
+                 /* VACANT: a candidate that needs a coordinator claims after claim_delay_ms */ \
     S(FOLLOWING) /* another node leads. No time limit */ \
     S(LEADING)   /* this node leads. No time limit; the right to form ends at 5/6 of the lease */
 
@@ -79,8 +79,9 @@ struct etcd_election_actions {
     void (*on_leader)(void *arg, const struct etcd_key *key, bool is_us);
     /* The key does not exist any more, so no node leads. */
     void (*on_vacant)(void *arg);
-    /* This node has got or lost the right to form rounds. */
-    void (*on_right)(void *arg, bool may_form);
+    /* This node has the right to form rounds until until_ms; 0 = it has lost the right. Called each
+     * time until_ms changes, so also when etcd has renewed the lease. */
+    void (*on_right)(void *arg, int64_t until_ms);
     void (*log)(void *arg, enum cr_log_level level, const char *text);
 };
 
@@ -97,13 +98,13 @@ struct etcd_election {
     enum etcd_election_state state;
     bool needs;         /* true: this node is not connected to a coordinator */
     bool hosts;         /* true: the newest leader that is known is this node */
-    bool may_form;
     bool has_token, knows_members;
     bool is_fresh;      /* true: the current member has answered READ, and READ is not due again */
     bool is_watching;   /* true: etcd has confirmed the watch */
     bool closed;
     uint64_t epoch, revision; /* largest numbers seen so far */
     int64_t lease_until_ms;   /* end of the lease, as renew_lease() counts it */
+    int64_t right_until_ms;   /* end of the right to form rounds; 0 = this node has no such right */
     int64_t keep_ms;          /* time at which KEEP is due */
     int64_t claim_ms;         /* before this time the key is not claimed */
     int64_t retry_ms;         /* before this time no call is started; 0 = there is no pause */
@@ -121,25 +122,27 @@ void etcd_election_begin(struct etcd_election *e, int64_t now_ms,
                          const struct etcd_election_settings *settings,
                          const struct etcd_election_actions *actions, void *arg);
 
-/* Call this when the node begins to look for a coordinator (true), and when it is connected to one
- * (false). */
+/* Tells the election whether the node needs a coordinator. Call this with true when the node begins
+ * to look for a coordinator, and with false when the node is connected to one. */
 void etcd_election_need(struct etcd_election *e, int64_t now_ms, bool needs);
 
-/* Call the matching one of these functions for each answer of etcd. When the call is over, call
- * etcd_election_ended(), too. */
+/* The functions from here to etcd_election_kept() tell the election what etcd has answered. Each of
+ * them belongs to one kind of answer. When the call is over, call etcd_election_ended(), too. */
 void etcd_election_logged_in(struct etcd_election *e);
 void etcd_election_found_members(struct etcd_election *e);
-/* `call` is the call whose answer reports the key: READ or CLAIM, or WATCH for an event of the
- * watch. */
+/* Tells the election the key that etcd has reported. `call` is the call whose answer reports the
+ * key: READ or CLAIM, or WATCH for an event of the watch. */
 void etcd_election_got_key(struct etcd_election *e, int64_t now_ms, enum etcd_call call,
                            const struct etcd_key *key);
 void etcd_election_watches(struct etcd_election *e);
 void etcd_election_granted(struct etcd_election *e, const char *lease);
-/* `lives` is false if the lease does not exist any more. */
+/* Tells the election what etcd has answered to KEEP. `lives` is false if the lease does not exist
+ * any more. */
 void etcd_election_kept(struct etcd_election *e, int64_t now_ms, bool lives);
 
-/* Call this when a call has ended. `failed` is true if the member did not answer, or answered with
- * an error, which `why` describes. All calls then start again at the next member. */
+/* Tells the election that a call has ended. `failed` is true if the member of the cluster did not
+ * answer, or answered with an error, which `why` describes. After a failure, the election starts
+ * all calls again at the next member. */
 void etcd_election_ended(struct etcd_election *e, int64_t now_ms, enum etcd_call call, bool failed,
                          const char *why);
 

@@ -21,7 +21,7 @@ struct etcd_client_options {
     int64_t claim_delay_ms; /* see etcd_election_settings */
     /* address of this node; "" = found out from its connection to etcd; copied */
     const char *own_addr;
-    uint16_t own_port;      /* port of this node's coordinator, should it lead */
+    uint16_t own_port;      /* port at which this node's coordinator listens if this node leads */
     uint64_t seed;          /* random; spreads the waiting times of many nodes */
 };
 
@@ -32,8 +32,9 @@ struct etcd_client_events {
     void (*on_leader)(void *arg, const struct etcd_key *key, bool is_us);
     /* The key does not exist any more, so no node leads. */
     void (*on_vacant)(void *arg);
-    /* This node has got or lost the right to form rounds; it gets the right only while it leads. */
-    void (*on_right)(void *arg, bool may_form);
+    /* This node has the right to form rounds until until_ms; 0 = it has lost the right. It gets the
+     * right only while it leads. Called each time until_ms changes; times are those of uv_now(). */
+    void (*on_right)(void *arg, int64_t until_ms);
 };
 
 /* Starts the election. Returns 0, or a negative errno and a text in err: libcurl cannot be loaded,
@@ -42,8 +43,8 @@ int etcd_client_open(uv_loop_t *loop, const struct etcd_client_options *options,
                      const struct etcd_client_events *events, void *arg, struct etcd_client **out,
                      struct cr_error *err);
 
-/* Call this when this node begins to look for a coordinator (true), and when it is connected to one
- * (false). */
+/* Tells the election whether this node needs a coordinator. Call this with true when the node
+ * begins to look for a coordinator, and with false when the node is connected to one. */
 void etcd_client_need(struct etcd_client *c, bool needs);
 
 /* Returns the last error of a call to etcd, for an error message; "" if there was none, or if etcd

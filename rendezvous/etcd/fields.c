@@ -111,7 +111,8 @@ static bool read_header(const json_t *answer, uint64_t *revision) {
     return read_number(json_object_get(answer, "header"), "revision", revision);
 }
 
-/* Reads the value "host:port", the lease and the epoch of a key that exists. */
+/* Reads the value "host:port", the lease and the epoch of a key that exists. Returns false if the
+ * value or the epoch cannot be parsed. */
 static bool read_key_value(const json_t *kv, struct etcd_key *out) {
     const char *value = json_string_value(json_object_get(kv, "value"));
     char text[CR_HOST_MAX + 16];

@@ -50,7 +50,7 @@ struct etcd_watched {
     bool is_cancelled;  /* true: etcd has ended the watch */
     size_t event_count;
 };
-/* Returns false if the element cannot be parsed. */
+/* Reads one element of the stream. Returns false if it cannot be parsed. */
 bool etcd_read_watched(const json_t *element, struct etcd_watched *out);
 /* Stores event `i` of the element in *out. Returns false if it cannot be parsed. */
 bool etcd_read_event(const json_t *element, size_t i, struct etcd_key *out);

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* What the connections of one store have in common. */
 struct gate_keys {
@@ -21,16 +20,10 @@ struct gate_tunnel {
 
 static void *open_tunnel(void *arg) {
     const struct gate_keys *common = arg;
-    uint8_t random[SECURE_KEY];
     struct gate_tunnel *t = calloc(1, sizeof(*t));
-    if (t == NULL || getrandom(random, sizeof(random), 0) != sizeof(random)) {
-        free(t);
-        return NULL;
-    }
+    if (t == NULL) return NULL;
     t->common = common;
-    t->tunnel = secure_tunnel_accept(&common->keys, random);
-    explicit_bzero(random, sizeof(random));
-    if (t->tunnel != NULL) return t;
+    if (secure_accept(&common->keys, &t->tunnel, NULL) == 0) return t;
     free(t);
     return NULL;
 }

@@ -6,6 +6,7 @@
 #include "rendezvous/host/host_internal.h"
 
 #include "base/log.h"
+#include "base/network/address.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,24 +33,31 @@ int host_tell_space(struct store_space *space, bool is_restricted, struct cr_net
 
 int host_peer_ip(const struct host_peer *peer, struct cr_ip *out) {
     struct sockaddr_storage from;
-    int len = sizeof(from), rc = -1;
-    char text[RDZV_ADDR_MAX] = "";
-    if (peer->local) return -ENOTCONN;
-    if (uv_tcp_getpeername(&peer->tcp, (struct sockaddr *) &from, &len) < 0) return -ENOTCONN;
-    if (from.ss_family == AF_INET) {
-        rc = uv_ip4_name((const struct sockaddr_in *) &from, text, sizeof(text));
-    } else if (from.ss_family == AF_INET6) {
-        rc = uv_ip6_name((const struct sockaddr_in6 *) &from, text, sizeof(text));
+    int len = sizeof(from);
+    static const struct cr_ip unknown;
+    if (peer->is_relayed) {
+        *out = peer->relayed_ip;
+        return memcmp(out, &unknown, sizeof(unknown)) == 0 ? -ENOTCONN : 0;
     }
-    return rc < 0 || cr_ip_parse(text, out) < 0 ? -ENOTCONN : 0;
+    if (peer->local) return -ENOTCONN;
+    if (uv_tcp_getpeername(&peer->wire->tcp, (struct sockaddr *) &from, &len) < 0) return -ENOTCONN;
+    return cr_address_ip((struct sockaddr *) &from, out) ? 0 : -ENOTCONN;
 }
 
-/* Appends the address from which a remote node has connected to peer->addresses. Returns 0 or
- * -ENOMEM; does nothing and returns 0 if that address is not known, or if the node is in this
- * process. */
+static bool has_address(const struct cr_network_list *l, const struct cr_ip *ip) {
+    for (size_t i = 0; i < l->count; i++) {
+        if (memcmp(&l->items[i].ip, ip, sizeof(*ip)) == 0) return true;
+    }
+    return false;
+}
+
+/* Appends the address from which a remote node has connected to peer->addresses, unless the node
+ * has named this address, as most nodes do. Returns 0 or -ENOMEM; does nothing and returns 0 if
+ * that address is not known, or if the node is in this process. */
 static int add_observed(struct host_peer *peer) {
     struct cr_ip ip;
-    return host_peer_ip(peer, &ip) < 0 ? 0 : cr_network_list_add_ip(&peer->addresses, &ip);
+    if (host_peer_ip(peer, &ip) < 0 || has_address(&peer->addresses, &ip)) return 0;
+    return cr_network_list_add_ip(&peer->addresses, &ip);
 }
 
 void host_note_addresses(struct host_peer *peer, const struct rdzv_join *join) {
@@ -108,7 +116,8 @@ static void send_nodes(struct host_job *job, struct host_peer *peer, uint64_t ro
 void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store) {
     struct host_job *job = arg;
     cr_network_list_sort(&job->admitted); /* also removes duplicates */
-    /* the node's own options say whether its store serves only these addresses */
+    /* NODES is sent in any case: the node's own options say whether its store serves only these
+     * addresses */
     if (has_store) send_nodes(job, peer, round);
     if (has_store || job->space == NULL) return;
     int rc = host_guard_add(&job->host->guard, &job->admitted);

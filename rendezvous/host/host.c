@@ -17,8 +17,8 @@ int64_t host_now_ms(const struct coordinator_host *host) { return (int64_t) uv_n
 
 /* ---- the log ---- */
 
-/* Maximum number of log lines of the level info in 10 s. It is large, because each node that joins
- * causes one. */
+/* Maximum number of log lines of the level info in 10 s. The number is large because each node that
+ * joins causes such a line. */
 #define INFOS_MAX 1000
 /* Maximum number of log lines in 10 s about peers that could not authenticate. Anybody can cause
  * such lines, and they are alike. */
@@ -57,8 +57,8 @@ static void on_timer(uv_timer_t *timer) {
     host_end_event(host);
 }
 
-/* Sets stand_by_ms, the time at which this host stands by. If a round is due that this host has no
- * right to form, that is held_ms after the round became due; if not, it is CR_FOREVER. */
+/* Sets stand_by_ms, the time at which this host stands by. If a round is due, but this host has no
+ * right to form it, the time is held_ms after the round became due; otherwise it is CR_FOREVER. */
 static void find_stand_by_time(struct coordinator_host *host) {
     if (host->may_form || !host_has_held_job(host)) host->stand_by_ms = CR_FOREVER;
     else if (host->stand_by_ms == CR_FOREVER)
@@ -80,31 +80,49 @@ static void arm_timer(struct coordinator_host *host) {
 static void begin_closing(struct coordinator_host *host);
 static void close_handles(struct coordinator_host *host);
 
+/* Flushes all marked peers, relays last: the flush of a member adds bytes to the output of its
+ * relay. */
+static void flush_peers(struct coordinator_host *host) {
+    struct host_peer *peer;
+    while ((peer = LIST_FIRST(&host->unsent)) != NULL ||
+           (peer = LIST_FIRST(&host->unsent_relays)) != NULL) {
+        host_peer_flush(peer);
+    }
+}
+
+/* Call this while the host closes. New connections are refused, except while a node with a
+ * suspended seat may still come back and must learn how its job has ended. Such a node may also
+ * lose its connection after the host has begun to close, before it has read END. */
+static void refuse_or_await(struct coordinator_host *host) {
+    host->terms.closing = host_awaits_nodes(host) ? NULL : host->why;
+}
+
 /* Every event ends with this function. It sends the bytes that the event has queued, closes the
  * connections that are over, and sets the timer to the next deadline. If coordinator_host_close()
  * is waiting for jobs of other launchers (`lingers`), and the last of them is over, the host begins
  * to close. */
 void host_end_event(struct coordinator_host *host) {
     const char *other;
-    while (!LIST_EMPTY(&host->unsent)) host_peer_flush(LIST_FIRST(&host->unsent));
+    if (host->closing) host_end_relays(host);
+    flush_peers(host);
     if (host->lingers && host_count_other_jobs(host, &other) == 0) {
         host->lingers = false;
         begin_closing(host);
     }
+    if (host->closing) refuse_or_await(host);
     if (!host->closing) arm_timer(host);
     else if (LIST_EMPTY(&host->peers) && !host_awaits_nodes(host)) close_handles(host);
 }
 
 /* ---- opening a host ---- */
 
-/* Closes all stores and stops the store's thread, so that on_handoff() is not called any more. */
+/* Stops the store's thread, which closes all stores, so that on_handoff() is not called any
+ * more. */
 static void close_stores(struct coordinator_host *host) {
-    store_space_close(host->spare);
-    store_space_close(host->door);
-    host->spare = host->door = NULL;
-    host_close_spaces(host);
     store_server_stop(host->store);
     host->store = NULL;
+    host->spare = host->door = NULL;
+    host_forget_spaces(host);
 }
 
 static void host_free(struct coordinator_host *host) {
@@ -117,12 +135,14 @@ static void host_free(struct coordinator_host *host) {
     uv_mutex_destroy(&host->lock);
     free(host->own_run_id);
     free(host->store_host);
+    free(host->read_buffer);
     free(host);
 }
 
-/* Draws the id of this host's coordinators, by which a later coordinator finds out that the job had
- * an earlier one. If getrandom() has no random numbers yet, the id does not change; it is 0 at
- * first, and then only the round that a node reports shows that the job had a coordinator. */
+/* Draws the id of this host's coordinators. Nodes name the id in later JOINs, which shows a later
+ * coordinator that the job had an earlier one. If getrandom() has no random numbers yet, the id
+ * stays as it is, at first 0. Without an id, only the round that a node reports shows that the job
+ * had an earlier coordinator. */
 static void draw_id(struct coordinator_host *host) {
     (void) getrandom(&host->terms.coordinator, sizeof(host->terms.coordinator), GRND_NONBLOCK);
 }
@@ -144,6 +164,7 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->is_heir = o->is_heir;
     host->terms.close_timeout_ms = o->close_timeout_ms;
     host->terms.leads = host->may_form = !o->elected;
+    host->right_until_ms = o->elected ? 0 : CR_FOREVER;
     host->ring = o->ring;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
@@ -152,6 +173,7 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->is_restricted = host_guard_restricts(&host->guard, o->has_secret || o->ring != NULL);
     draw_id(host);
     STAILQ_INIT(&host->handoffs);
+    STAILQ_INIT(&host->agreements.waiting);
     (void) snprintf(host->store_addr, sizeof(host->store_addr), "%s",
                     o->store_addr != NULL ? o->store_addr : o->store_host);
     if (host->store_host != NULL && host->own_run_id != NULL && uv_mutex_init(&host->lock) == 0) {
@@ -169,8 +191,8 @@ static bool wants_nodes(const struct coordinator_host_options *o) {
 }
 
 /* Starts the store's server and opens its ports. host_accept_handoffs() must come before the first
- * port is open: without it, the server would take a node that connects for a client of the store,
- * and would close its connection. */
+ * port is open: otherwise the server would take a node that connects for a client of the store, and
+ * would close the node's connection. */
 static int open_stores(struct coordinator_host *host, const struct coordinator_host_options *o,
                        struct cr_error *err) {
     struct store_server_options options = {.ports = o->ports, .restricted = host->is_restricted};
@@ -234,9 +256,11 @@ bool coordinator_host_has_running_job(const struct coordinator_host *host) {
     return host_has_running_job(host);
 }
 
-void coordinator_host_may_form(struct coordinator_host *host, bool may_form) {
-    host->may_form = may_form;
-    if (may_form) host_remember_jobs(host);
+void coordinator_host_may_form(struct coordinator_host *host, int64_t until_ms) {
+    bool had_right = host->may_form;
+    host->right_until_ms = until_ms;
+    host->may_form = host_now_ms(host) < until_ms;
+    if (host->may_form && !had_right) host_remember_jobs(host);
     host_pass_on_right(host);
     host_end_event(host);
 }
@@ -309,18 +333,16 @@ bool coordinator_host_has_id(const struct coordinator_host *host, uint64_t coord
     return host->terms.coordinator == coordinator;
 }
 
-/* Begins to close the host. Its nodes have close_timeout_ms to close their connections. New
- * connections are refused, unless a node with a suspended seat may still come back and must learn
- * how its job has ended. */
+/* Begins to close the host. Its nodes have close_timeout_ms to close their connections. */
 static void begin_closing(struct coordinator_host *host) {
-    if (!host_awaits_nodes(host)) host->terms.closing = host->why;
     host->closing = true;
+    refuse_or_await(host);
     (void) uv_timer_start(&host->timer, on_close_timeout, (uint64_t) host->terms.close_timeout_ms,
                           0);
 }
 
-/* Ends this launcher's job if it still runs. If the host also has jobs of other launchers, it
- * lingers, which means that it serves them until they are over. If not, it begins to close. */
+/* Ends this launcher's job if it still runs. If the host also has jobs of other launchers, the host
+ * lingers: it serves these jobs until they are over. Otherwise the host begins to close. */
 static void close_or_linger(struct coordinator_host *host) {
     const char *other = "";
     host_abandon_jobs(host, true, host->why);

@@ -153,7 +153,7 @@ static struct host_job *job_new(struct coordinator_host *host, const char *run_i
     job->is_own = strcmp(run_id, host->own_run_id) == 0;
     if (job->is_own) coordinator_keep_job(job->coordinator);
     if (host->follows_another) coordinator_follows_another(job->coordinator);
-    coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
+    coordinator_may_form(job->coordinator, host_now_ms(host), host->right_until_ms);
     LIST_INSERT_HEAD(&host->jobs, job, entry);
     return job;
 }
@@ -167,9 +167,9 @@ static bool may_resume(const struct host_job *job) {
     return view.suspended > 0 && view.phase != COORDINATOR_ENDED;
 }
 
-/* Most jobs that nodes of other processes may make on one host. A host that ends with a launcher is
- * meant for that launcher's job, so it takes fewer other jobs. There are limits because the time of
- * each event of the host grows with the number of its jobs. */
+/* Limits of the number of jobs that nodes of other processes may make on one host. A host that ends
+ * with a launcher is meant for that launcher's job, so it takes fewer other jobs. The limits exist
+ * because the time of each event of the host grows with the number of its jobs. */
 #define JOBS_MAX             4096
 #define JOBS_MAX_IN_LAUNCHER 64
 #define SHARE_OF_ADDRESS     4 /* the nodes of one address may make a quarter of these jobs */
@@ -179,9 +179,9 @@ static bool is_own_job(const struct host_job *job) {
     return memcmp(&job->maker, &none, sizeof(none)) == 0;
 }
 
-/* Counts the jobs that nodes of other processes have made: all of them in *all, and in *same those
- * that a node of the address `maker` has made. Stores in *oldest the job without connections that
- * would be freed first; NULL = there is none. */
+/* Counts the jobs that nodes of other processes have made: *all is the number of these jobs, *same
+ * the number of those that nodes at the address `maker` have made. Stores in *oldest the job
+ * without connections that would be freed first; NULL = there is none. */
 static void count_jobs(const struct coordinator_host *host, const struct cr_ip *maker,
                        uint32_t *all, uint32_t *same, struct host_job **oldest) {
     struct host_job *job;
@@ -245,10 +245,9 @@ void host_free_jobs(struct coordinator_host *host) {
     }
 }
 
-void host_close_spaces(struct coordinator_host *host) {
+void host_forget_spaces(struct coordinator_host *host) {
     struct host_job *job;
     LIST_FOREACH(job, &host->jobs, entry) {
-        store_space_close(job->space);
         job->space = NULL;
     }
 }
@@ -319,7 +318,7 @@ void host_remember_jobs(struct coordinator_host *host) {
 void host_pass_on_right(struct coordinator_host *host) {
     struct host_job *job;
     LIST_FOREACH(job, &host->jobs, entry) {
-        coordinator_may_form(job->coordinator, host_now_ms(host), host->may_form);
+        coordinator_may_form(job->coordinator, host_now_ms(host), host->right_until_ms);
     }
 }
 
@@ -400,12 +399,19 @@ struct host_session_verdict host_judge(struct coordinator_host *host,
         job->is_superseded = l.is_superseded = true;
     }
     v.serves = leading_serves(&l, hello->epoch, &v.epoch);
-    if (v.serves && job != NULL && host->allows_heirs) job->epoch = v.epoch;
     if (!v.serves && job != NULL && job->leader_addr[0] != '\0') {
         v.addr = job->leader_addr;
         v.port = job->leader_port;
     }
     return v;
+}
+
+void host_admitted(struct host_job *job, uint64_t named) {
+    const struct leading l = leading_of(job->host, job);
+    struct coordinator_view view;
+    coordinator_look(job->coordinator, &view);
+    job->epoch = leading_admits(&l, named, view.incarnation == job->epoch_run);
+    job->epoch_run = view.incarnation;
 }
 
 void host_hear_leader(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port) {

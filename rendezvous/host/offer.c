@@ -22,11 +22,11 @@ struct store_offer {
     bool serves_gateways;
     struct secure_ring *ring;
     char *run_id;
-    struct store_codec codec; /* of `serving`, if it serves gateways */
+    struct store_codec codec; /* the codec of `serving`, if that store serves gateways */
 };
 
-/* Returns how the first bytes of a gateway's connection look: with a secret, they belong to the
- * tunnel. */
+/* Returns the bytes with which a gateway's connection begins. If the job has a secret, the
+ * connection begins with the tunnel. */
 static const char *gateway_magic(const struct store_offer *o) {
     return o->ring != NULL ? SECURE_MAGIC : STORE_GATEWAY_MAGIC;
 }
@@ -73,7 +73,8 @@ int store_offer_admit(struct store_offer *o, uint32_t part, const char *addresse
 static void let_nodes_in(struct store_offer *o, bool knows_nodes) {
     static const struct cr_network everybody = {.bits = 0};
     int rc = host_guard_add(&o->guard, &o->admitted);
-    if (o->serves_gateways) { /* the nodes of the round come by their gateways */
+    /* the nodes of the round come by their gateways, so only guard.networks are admitted */
+    if (o->serves_gateways) {
         cr_network_list_done(&o->admitted);
         rc = host_guard_add(&o->guard, &o->admitted);
         knows_nodes = true;

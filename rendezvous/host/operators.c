@@ -1,5 +1,6 @@
-/* Answers operators: with the status of all jobs, and by orders to the nodes of one job. Passes on
- * what nodes send to operators, and the failures that nodes report to the other nodes. */
+/* Answers operators: sends them the status of all jobs, and passes their orders on to the nodes of
+ * one job. Passes on what nodes send to operators, and the failures that a node reports to all
+ * nodes of its job. */
 #include "rendezvous/host/host_internal.h"
 
 #include "base/clock.h"
@@ -13,7 +14,8 @@
 
 /* ---- status: each job, followed by its nodes ---- */
 
-/* A visit: its callbacks with their argument, and the time at which it is made. */
+/* What the functions below need to visit jobs: the callbacks with their argument, and the time of
+ * the visit. */
 struct visit {
     const struct rendezvous_status_events *events;
     void *arg;
@@ -28,6 +30,13 @@ static void visit_node(void *arg, const struct seat_view *s) {
         .local_world_size = s->local_world_size, .unfit = s->unfit,
         .silent_ms = s->local ? -1 : v->now_ms - s->heard_ms};
     v->events->on_node(v->arg, &node);
+}
+
+static void visit_rank(void *arg, const struct rank_view *rank) {
+    const struct visit *v = arg;
+    const struct rdzv_status_rank out = {.host = rank->host, .age_ms = rank->age_ms,
+                                         .rank = &rank->rank};
+    v->events->on_rank(v->arg, &out);
 }
 
 static void visit_host(void *arg, const struct host_view *h) {
@@ -47,10 +56,14 @@ static void visit_job(struct visit *visit, const struct host_job *job) {
         .min_nodes = v.min_nodes, .max_nodes = v.max_nodes,
         .group_world_size = v.group_world_size, .world_size = v.world_size,
         .nodes = v.seats, .awaited = v.awaited, .why = v.why,
+        .slow = v.slow,
         .spent = v.spent, .losses = v.losses, .loss_limit = (uint32_t) (v.max_losses + 1),
         .backoff_ms = v.backoff_until_ms > visit->now_ms ? v.backoff_until_ms - visit->now_ms : 0};
     visit->events->on_job(visit->arg, &status);
     coordinator_visit(job->coordinator, visit_node, visit);
+    if (visit->events->on_rank != NULL) {
+        coordinator_visit_ranks(job->coordinator, visit->now_ms, visit_rank, visit);
+    }
     if (visit->events->on_host == NULL) return;
     coordinator_visit_hosts(job->coordinator, visit->now_ms, visit_host, visit);
 }
@@ -62,7 +75,15 @@ void coordinator_host_visit(const struct coordinator_host *host,
     LIST_FOREACH(job, &host->jobs, entry) visit_job(&visit, job);
 }
 
-/* The answer to STATUS: the operator who gets it, and the number of jobs in it so far. */
+void coordinator_host_watch_ranks(struct coordinator_host *host) {
+    struct host_job *job;
+    LIST_FOREACH(job, &host->jobs, entry) {
+        coordinator_watch_ranks(job->coordinator, host_now_ms(host));
+    }
+    host_end_event(host);
+}
+
+/* The answer to STATUS: the operator who gets it, and the number of jobs that were sent so far. */
 struct answer {
     struct host_peer *peer;
     uint32_t jobs;
@@ -94,18 +115,22 @@ static void refuse(struct host_peer *peer, const char *why) {
     host_peer_send(peer, &m);
 }
 
-/* An operator whose key is that of one job sees only that job. */
+/* Returns whether the operator may see the job. An operator whose key is that of one job may see
+ * only that job. */
 static bool may_see(const struct host_peer *peer, const struct host_job *job) {
     return host_check_operator(peer, job->run_id, NULL) == 0;
 }
 
 void host_answer_status(struct host_peer *peer) {
-    static const struct rendezvous_status_events events = {send_job, send_node, send_host};
+    static const struct rendezvous_status_events events = {.on_job = send_job,
+                                                           .on_node = send_node,
+                                                           .on_host = send_host};
     struct answer a = {.peer = peer};
     struct visit visit = {
         .events = &events, .arg = &a, .now_ms = host_now_ms(peer->host)};
     struct cr_error err = {0};
-    if (host_check_operator(peer, secure_tunnel_run_id(peer->tunnel), &err) < 0) {
+    const char *run_id = peer->wire != NULL ? secure_tunnel_run_id(peer->wire->tunnel) : "";
+    if (host_check_operator(peer, run_id, &err) < 0) {
         refuse(peer, err.text);
         return;
     }
@@ -143,9 +168,9 @@ static int answer_admit(struct host_peer *peer, struct host_job *job, const stru
     return 0;
 }
 
-/* OPERATED answers an order for notice, and one for an inspection, at once; the rows of the
- * inspection follow by host_pass_row(). OPERATED answers an order for flight records with the
- * result of the inquiry, by host_answer_inquiry(). */
+/* Sends OPERATED, the answer to an order. If the order requests flight records,
+ * host_answer_inquiry() sends OPERATED later, with the result of the inquiry. OPERATED answers all
+ * other orders at once; the rows of an inspection follow by host_pass_row(). */
 int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
                         struct cr_error *err) {
     struct rdzv_message m = {.type = RDZV_OPERATED};
@@ -186,7 +211,8 @@ void host_pass_row(struct host_peer *from, const struct rdzv_message *m) {
         bool is_asked = to->inspection == id && to->inspects == from->job;
         if (is_asked && to->session.state == HOST_SESSION_INSPECTING) break;
     }
-    if (to == NULL) return; /* the operator is gone, or its inspection is one of another job */
+    /* the operator is gone, or the answer names the inspection of another job */
+    if (to == NULL) return;
     host_peer_send(to, m);
     if (m->type == RDZV_INSPECTED && --to->inspected_left == 0) host_peer_hang_up(to);
 }
@@ -199,16 +225,18 @@ static int64_t half_trip_ns(struct host_peer *peer) {
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);
     uv_os_fd_t fd;
-    if (uv_fileno((uv_handle_t *) &peer->tcp, &fd) < 0) return -1;
+    if (uv_fileno((uv_handle_t *) &peer->wire->tcp, &fd) < 0) return -1;
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0) return -1;
     return (int64_t) info.tcpi_rtt * 1000 / 2;
 }
 
-/* The message with the node's clock took about half of a round trip to come here, so that time is
- * added; the error is at most as large. A new measurement replaces the old one if its error is at
- * most twice as large: clocks drift, so an old measurement becomes wrong. */
+/* The message with the node's clock took about half of a round trip to come here, so half of a
+ * round trip is added to that clock; the error of the result is at most half of a round trip. A new
+ * measurement replaces the old one unless its error is more than twice as large: clocks drift, so
+ * an old measurement becomes wrong. Behind a relay nothing is measured, because TCP knows only the
+ * round trip to the relay. */
 void host_note_clock(struct host_peer *from, int64_t wall_ns) {
-    if (from->local || from->closing || wall_ns <= 0) return;
+    if (from->wire == NULL || from->closing || wall_ns <= 0) return;
     int64_t half_ns = half_trip_ns(from);
     if (half_ns < 0) return;
     if (from->offset_error_ns >= 0 && half_ns > 2 * from->offset_error_ns) return;

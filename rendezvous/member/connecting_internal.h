@@ -1,7 +1,7 @@
 /* Decides when a member tries to connect to the coordinator, and when it gives up. Pure.
  *
- * A series of tries has a time limit, and each try has one of its own. Between two tries the member
- * waits: at first 10 to 20 ms, and longer after each try, up to 1 s. */
+ * A series of tries has a time limit, and each try has a time limit of its own. Between two tries
+ * the member waits: at first 10 to 20 ms, and longer after each try, up to 1 s. */
 #ifndef RENDEZVOUS_CONNECTING_INTERNAL_H
 #define RENDEZVOUS_CONNECTING_INTERNAL_H
 
@@ -21,9 +21,9 @@ void connecting_stop(struct connecting *c);
 /* Begins a series of tries with the time limit `patience_ms`. If that is 0, the series has one
  * try. */
 void connecting_begin(struct connecting *c, int64_t now_ms, int64_t patience_ms);
-/* Call this when a try starts. The try fails after `limit_ms`, at the end of the series, or when
- * the other end closes the connection before WELCOME. The try has succeeded when WELCOME comes; in
- * that case call connecting_stop(). */
+/* Sets the time limit of a try; call this when the try starts. The try fails after `limit_ms`, at
+ * the end of the series, or when the other end closes the connection before WELCOME. The try has
+ * succeeded when WELCOME comes; in that case call connecting_stop(). */
 void connecting_try(struct connecting *c, int64_t now_ms, int64_t limit_ms);
 /* Call this when a try has failed. If there is time for another try, sets retry_ms and returns
  * true. If the series is over, returns false. */

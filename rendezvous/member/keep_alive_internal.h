@@ -46,11 +46,13 @@ void keep_alive_answered(struct keep_alive *k, int64_t sent_ms, int64_t now_ms);
  * answered before. At the fence 5/6 of the lease are over; the last sixth is for stopping the
  * workers. Returns CR_FOREVER after keep_alive_stop(). */
 int64_t keep_alive_fence(const struct keep_alive *k);
-/* Call this when this machine was suspended for slept_ms ms, which the clock has not counted. */
+/* Counts a suspension of this machine of slept_ms ms as a part of the lease. The clock has not
+ * counted this time, so without this call the lease would end too late. */
 void keep_alive_slept(struct keep_alive *k, int64_t slept_ms);
 /* Returns the time at which the workers must be gone even if this process stands still; CR_FOREVER
- * after keep_alive_stop(). It is later than one lease, at whose end the member itself stops the
- * workers, and earlier than 9/8 of a lease, when the coordinator gives up the node. */
+ * after keep_alive_stop(). The time is 17/16 of a lease after acked_ms. It is later than one lease,
+ * at whose end the member itself stops the workers, and earlier than 9/8 of a lease, when the
+ * coordinator gives up the node. */
 int64_t keep_alive_end(const struct keep_alive *k);
 /* Returns how much time is left of the lease, in ms; 0 if the lease is over. */
 int64_t keep_alive_left(const struct keep_alive *k, int64_t now_ms);

@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* how many leases a node tries to reach the coordinator to which it was sent by MOVED */
+/* number of leases for which a node tries to reach the coordinator to which MOVED has sent it */
 #define MOVED_LEASES 2
 
-/* longest time in ms for which FAILED is held until the result of an inquiry comes. The report on
- * the failure names the rank for which others waited only if the result comes before the round's
- * end. */
+/* longest time in ms for which FAILED is not sent yet, because the result of an inquiry is still to
+ * come. The report on the failure can name the rank for which others waited only if the result
+ * comes before the round ends, and FAILED ends the round. */
 #define HELD_MS INT64_C(200)
 
 const char *member_state_name(enum member_state s) {
@@ -56,6 +56,7 @@ static int settings_copy(struct member_settings *to, const struct member_setting
     *to = *from;
     to->where = strdup(from->where);
     to->facts = strdup(from->facts != NULL ? from->facts : "");
+    to->advice = from->advice != NULL ? from->advice : "";
     to->self.host = strdup(from->self.host);
     to->self.addr = strdup(from->self.addr);
     to->self.role = strdup(from->self.role);
@@ -108,7 +109,8 @@ static void enter(struct member *m, enum member_state next, const char *why) {
 }
 
 /* Call this when the connection is gone, or the job has ended: no result of an inquiry will come.
- * If FAILED is held, it is not sent any more; RESUME reports the failure (owes_failure). */
+ * If FAILED still waits for such a result, FAILED is not sent any more; RESUME reports the failure
+ * (owes_failure). */
 static void forget_inquiry(struct member *m) {
     m->awaits_behind = m->joins_later = false;
     m->held_ms = CR_FOREVER;
@@ -141,9 +143,9 @@ void member_try(struct member *m, int64_t now_ms, int64_t limit_ms) {
     m->actions->connect(m->arg);
 }
 
-/* Returns the coordinator that the node tries if it tries no heir. Before the node may vote, its
- * last coordinator may still count it as one of its nodes, so it tries only that one. After that
- * it tries the old coordinator. */
+/* Returns the coordinator that the node tries if it tries no heir. Before the node may vote, that
+ * is the coordinator of the newest WELCOME (`at`), which may still count the node as one of its
+ * own. After that it is the coordinator that has formed the node's last round (`home`). */
 static const struct rdzv_heir *last_resort(const struct member *m, int64_t now_ms) {
     return succession_may_vote(&m->succession, now_ms) ? &m->home : &m->at;
 }
@@ -175,14 +177,21 @@ static void start_connecting(struct member *m, int64_t now_ms, const char *why) 
     try_next(m, now_ms);
 }
 
+/* Writes to `text` the error of a node that has never reached its coordinator: which addresses were
+ * tried with what result, and what the user can do. `why` is the result of the last try. */
+static void describe_vain_tries(const struct member *m, const char *why, char text[RDZV_TEXT_MAX]) {
+    const char *tries = m->actions->tries != NULL ? m->actions->tries(m->arg) : "";
+    (void) snprintf(text, RDZV_TEXT_MAX,
+                    "cannot reach the rendezvous at '%.120s' within %g s: %.400s; %.100s%s%.300s",
+                    m->set.where, (double) m->set.connect_timeout_ms / 1000,
+                    tries[0] != '\0' ? tries : why, m->set.advice,
+                    m->set.facts[0] != '\0' ? " " : "", m->set.facts);
+}
+
 static void give_up(struct member *m, const char *why) {
     char text[RDZV_TEXT_MAX];
     if (!m->had_coordinator) {
-        (void) snprintf(text, sizeof(text),
-                        "cannot reach the rendezvous at '%.200s' within %g"
-                        " s: %.200s; is the node that hosts it up, and the address right?%s%.500s",
-                        m->set.where, (double) m->set.connect_timeout_ms / 1000, why,
-                        m->set.facts[0] != '\0' ? " " : "", m->set.facts);
+        describe_vain_tries(m, why, text);
     } else if (m->succession.is_beside && succession_has_heirs(&m->succession)) {
         (void) snprintf(text, sizeof(text),
                         "lost the coordinator at '%.200s' (%.300s) while this node was a spare, "
@@ -208,7 +217,8 @@ static void give_up(struct member *m, const char *why) {
 void member_give_up(struct member *m, const char *why) {
     char text[RDZV_TEXT_MAX];
     if (m->state != MEMBER_CONNECTING) return;
-    connecting_stop(&m->connecting); /* the connection is closed already, so end() need not do it */
+    /* the connection is closed already, so end() need not close it */
+    connecting_stop(&m->connecting);
     (void) snprintf(text, sizeof(text),
                     "cannot take part in the rendezvous at '%.200s': %.600s; start all nodes with "
                     "crun, or all with torchrun, or give crun another --rdzv-endpoint",
@@ -280,6 +290,8 @@ void member_welcomed(struct member *m, int64_t now_ms, const struct rdzv_welcome
     m->can_resume = welcome->version >= RDZV_VERSION_RESUME;
     m->knows_unfit = welcome->version >= RDZV_VERSION_UNFIT;
     m->can_inquire = welcome->version >= RDZV_VERSION_INQUIRY;
+    m->knows_hangs = welcome->version >= RDZV_VERSION_HANG;
+    m->knows_pairs = welcome->version >= RDZV_VERSION_PAIRS;
     m->in_launcher = welcome->in_launcher != 0;
     m->last_coordinator = m->coordinator;
     m->coordinator = welcome->coordinator;
@@ -321,8 +333,7 @@ static void cut_off(struct member *m, int64_t now_ms, enum rendezvous_loss how, 
     switch (m->state) {
     case MEMBER_JOINING:
         keep_alive_stop(&m->keep_alive);
-        /* the time for the search is over: all heirs that it has found could not form a round */
-        if (succession_is_on(&m->succession) && now_ms >= m->succession.until_ms) give_up(m, why);
+        if (succession_is_over(&m->succession, now_ms, how)) give_up(m, why);
         else start_connecting(m, now_ms, why);
         break;
     case MEMBER_RUNNING:
@@ -373,8 +384,8 @@ static void send_failed(struct member *m) {
     if (m->connected) m->actions->send(m->arg, &msg);
 }
 
-/* Call this when the result of an inquiry has come, or will not come in time. If FAILED is held,
- * sends it; if the agent has called member_join() since, also sends JOIN. */
+/* Call this when the result of an inquiry has come, or will not come in time. If FAILED has waited
+ * for it, sends FAILED; if the agent has called member_join() in that time, also sends JOIN. */
 static void send_held(struct member *m) {
     m->awaits_behind = false;
     if (m->held_ms != CR_FOREVER) send_failed(m);
@@ -463,6 +474,34 @@ void member_progress(struct member *m, const struct rdzv_progress *progress) {
     if (m->connected && m->can_inquire) m->actions->send(m->arg, &msg);
 }
 
+void member_rank(struct member *m, const struct rdzv_rank *rank) {
+    struct rdzv_message msg = {.type = RDZV_RANK};
+    msg.rank = *rank;
+    if (m->connected) m->actions->send(m->arg, &msg);
+}
+
+void member_send_quiet(struct member *m) {
+    struct rdzv_message msg = {.type = RDZV_QUIET};
+    bool is_wanted = m->state == MEMBER_RUNNING && m->quiet.is_given && m->knows_hangs;
+    if (!is_wanted || !m->connected) return;
+    msg.quiet = (struct rdzv_quiet){.round = m->round, .silent = m->quiet.silent,
+                                    .broken = m->quiet.broken, .quiet_ms = m->quiet.quiet_ms,
+                                    .what = m->quiet.what};
+    m->actions->send(m->arg, &msg);
+}
+
+bool member_quiet(struct member *m, const struct rdzv_quiet *quiet) {
+    struct member_quiet *q = &m->quiet;
+    if (!m->knows_hangs) return false;
+    bool is_new = !q->is_given || q->silent != quiet->silent || q->broken != quiet->broken;
+    if (m->state != MEMBER_RUNNING || !is_new) return true;
+    *q = (struct member_quiet){.is_given = true, .silent = quiet->silent,
+                               .broken = quiet->broken, .quiet_ms = quiet->quiet_ms};
+    (void) snprintf(q->what, sizeof(q->what), "%s", quiet->what);
+    member_send_quiet(m);
+    return true;
+}
+
 void member_row(struct member *m, const struct rdzv_row *row) {
     struct rdzv_message msg = {.type = RDZV_ROW};
     msg.row = *row;
@@ -473,6 +512,13 @@ void member_inspected(struct member *m, uint64_t id, uint32_t rows) {
     struct rdzv_message msg = {.type = RDZV_INSPECTED};
     msg.inspected = (struct rdzv_inspected){.id = id, .rows = rows};
     if (m->connected) m->actions->send(m->arg, &msg);
+}
+
+void member_paired(struct member *m, uint64_t id, const char *why) {
+    struct rdzv_message msg = {.type = RDZV_PAIRED};
+    msg.paired = (struct rdzv_paired){.id = id, .why = why};
+    bool is_wanted = m->state == MEMBER_JOINING && m->knows_pairs;
+    if (is_wanted && m->connected) m->actions->send(m->arg, &msg);
 }
 
 void member_leave(struct member *m, int64_t now_ms, const char *why) {
@@ -494,7 +540,8 @@ void member_leave(struct member *m, int64_t now_ms, const char *why) {
 static void warn_of_other_settings(struct member *m, const char *differs) {
     char text[RDZV_TEXT_MAX];
     (void) snprintf(text, sizeof(text),
-                    "this node differs from the job's first node, whose settings count: %.800s",
+                    "this node differs from the job's first node, whose settings count: %.800s; "
+                    "give all nodes the same",
                     differs);
     m->actions->log(m->arg, CR_LOG_WARN, text);
 }
@@ -530,6 +577,7 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->owes_failure = m->awaits_behind = false;
     m->change = (struct member_change){.id = 0};
     m->notice = (struct member_notice){.is_given = false};
+    m->quiet.is_given = false;
     m->incarnation = r->incarnation;
     m->home = m->at;
     succession_begin_round(&m->succession, r, m->coordinator);
@@ -537,7 +585,7 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
     m->actions->on_round(m->arg, r);
 }
 
-/* Handles SPARE: if this coordinator is lost, the node searches among these heirs. */
+/* Handles SPARE: if this coordinator is lost, the node searches among the heirs in SPARE. */
 static void got_spare(struct member *m, const struct rdzv_spare *spare) {
     if (m->state != MEMBER_JOINING) return;
     m->home = m->at;
@@ -548,9 +596,9 @@ static void got_spare(struct member *m, const struct rdzv_spare *spare) {
  * node has shown, by a beat for example, that it knows of the end of the round. */
 static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
-    /* STOP may follow from the failure of another node, and this node's FAILED may be lost. Only
-     * the first failure of a round counts, except that of a worker that was killed, or that ends
-     * the job. */
+    /* After STOP, RESUME need not report this node's failure even if FAILED was lost: only the
+     * first failure of a round counts. Exceptions are the failure of a worker that was killed, and
+     * a failure that ends the job; their blame is not RENDEZVOUS_OWN. */
     if (m->blame == RENDEZVOUS_OWN) m->owes_failure = false;
     int64_t lease_ms = m->old_lease_ms > now_ms ? m->old_lease_ms - now_ms : 0;
     int64_t limit_ms = s->is_late != 0 ? lease_ms : s->limit_ms > 0 ? s->limit_ms : CR_FOREVER;
@@ -594,12 +642,16 @@ static void got_goodbye(struct member *m, int64_t now_ms, const struct rdzv_good
 /* Logs why the node waits for a round. If the node does not wait any more, the message is late and
  * ignored. */
 static void got_waiting(struct member *m, const struct rdzv_waiting *w) {
-    char text[RDZV_TEXT_MAX + 100], left[60] = "";
+    char text[RDZV_TEXT_MAX], left[60] = "";
     if (m->state != MEMBER_JOINING) return;
+    if (m->actions->show_waiting != NULL &&
+        m->actions->show_waiting(m->arg, w->what, w->waited_ms, w->left_ms)) {
+        return;
+    }
     if (w->left_ms >= 0) {
         (void) snprintf(left, sizeof(left), ", %.0f s left", (double) w->left_ms / 1000);
     }
-    (void) snprintf(text, sizeof(text), "waiting %s (%.0f s so far%s)", w->what,
+    (void) snprintf(text, sizeof(text), "waiting %.850s (%.0f s so far%s)", w->what,
                     (double) w->waited_ms / 1000, left);
     m->actions->log(m->arg, CR_LOG_WARN, text);
 }
@@ -619,6 +671,17 @@ static void got_refused(struct member *m, const struct rdzv_refused *r) {
 static void got_behind(struct member *m, const struct rdzv_behind *behind) {
     send_held(m);
     m->actions->on_behind(m->arg, behind);
+}
+
+static void got_pair(struct member *m, const struct rdzv_pair *pair) {
+    if (m->state != MEMBER_JOINING) return;
+    if (m->actions->on_pair != NULL) m->actions->on_pair(m->arg, pair);
+    else member_paired(m, pair->id, "this node makes no paired tests");
+}
+
+static void got_hung(struct member *m, const struct rdzv_hung *hung) {
+    if (m->state != MEMBER_RUNNING || hung->round != m->round) return;
+    if (m->actions->on_hung != NULL) m->actions->on_hung(m->arg, hung);
 }
 
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
@@ -650,6 +713,12 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_ASK_PROGRESS:
         m->actions->on_ask_progress(m->arg, msg->ask_progress.inquiry);
         return 0;
+    case RDZV_ASK_RANKS:
+        if (m->actions->on_ask_ranks == NULL) return 0;
+        m->actions->on_ask_ranks(m->arg, msg->ask_ranks.round);
+        return 0;
+    case RDZV_PAIR: got_pair(m, &msg->pair); return 0;
+    case RDZV_HUNG: got_hung(m, &msg->hung); return 0;
     case RDZV_BEHIND: got_behind(m, &msg->behind); return 0;
     case RDZV_ASK_INSPECT:
         m->actions->on_inspect(m->arg, msg->ask_inspect.id, msg->ask_inspect.why);
@@ -678,9 +747,9 @@ static void send_beat(struct member *m, int64_t now_ms) {
     m->actions->send(m->arg, &beat);
 }
 
-/* Call this at the fence of a connected node. If there are heirs, the node tells the coordinator,
- * which may still receive messages, that it will look for another one: otherwise the coordinator
- * would take the end of the connection for the end of this process. */
+/* Call this at the fence of a connected node. If there are heirs, sends ABANDON to the coordinator,
+ * which may still receive messages: without ABANDON, the coordinator would take the end of the
+ * connection for the end of this process. */
 static void give_up_coordinator(struct member *m, int64_t now_ms, const char *why) {
     struct rdzv_message msg = {.type = RDZV_ABANDON};
     note_loss(m, now_ms, RENDEZVOUS_BROKEN, why);

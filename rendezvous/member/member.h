@@ -12,7 +12,7 @@
  * If the connection is lost in a round, the workers go on: the member connects again and sends
  * RESUME (resuming.c). The workers are stopped when the coordinator has not answered for 5/6 of the
  * lease (the fence), because after the lease the coordinator may give their ranks to other nodes.
- * They are stopped at once if the coordinator has closed the connection and is not expected
+ * The workers are stopped at once if the coordinator has closed the connection and is not expected
  * back. */
 #ifndef RENDEZVOUS_MEMBER_H
 #define RENDEZVOUS_MEMBER_H
@@ -30,6 +30,9 @@ struct member_settings {
     const char *where;     /* the coordinator as "host:port", for error texts */
     /* addresses of coordinator and node, for error texts; may be "" or NULL */
     const char *facts;
+    /* text that says what the user can check if the coordinator cannot be reached; or NULL. It is
+     * not copied, so it must be a constant. */
+    const char *advice;
     struct rdzv_join self; /* the JOIN to send; the member fills the fields about rounds */
     bool local;            /* true: the coordinator is in this process, so there is no lease */
     int64_t connect_timeout_ms;  /* time limit of the first series of tries to connect, in ms */
@@ -38,9 +41,9 @@ struct member_settings {
     int64_t coordinator_wait_ms;
 };
 
-/* What the member calls to act. The on_… actions call the agent. An event calls them last, so the
- * agent may call the member from inside them. The other actions must not call the member. Texts and
- * messages are valid until the action returns. */
+/* What the member calls to act. The on_… actions call the agent. Each function of the member calls
+ * them as the last thing that it does, so the agent may call the member from inside them. The other
+ * actions must not call the member. Texts and messages are valid until the action returns. */
 struct member_actions {
     /* Begins a try to connect. The caller reports the result later, by member_welcomed() or
      * member_disconnected(). */
@@ -49,16 +52,24 @@ struct member_actions {
     /* From now on `connect` tries this address; if `port` is 0, the address of the settings. This
      * action may be NULL if the coordinator names no heirs. */
     void (*aim)(void *arg, const char *addr, uint16_t port);
-    /* The coordinator is lost, and this node is an heir: serve the other nodes as their coordinator
-     * with this epoch, at the port that this node's JOIN has named. This action may be NULL if JOIN
-     * names no such port. */
+    /* Called when the coordinator is lost and this node, an heir, takes over. From now on this
+     * process has to serve the other nodes as their coordinator with this epoch, at the port that
+     * this node's JOIN has named. This action may be NULL if JOIN names no such port. */
     void (*lead)(void *arg, uint64_t epoch);
-    /* If the node is connected, sends the queued messages and closes the connection. If it is still
-     * connecting, stops that. After this action member_disconnected() must not be called for the
-     * old connection. */
+    /* If the node is connected, sends the queued messages and closes the connection. If the node is
+     * still connecting, ends the try. After this action member_disconnected() must not be called
+     * for the old connection. */
     void (*hang_up)(void *arg);
     /* Logs one line. It is called for each change of state. */
     void (*log)(void *arg, enum cr_log_level level, const char *text);
+    /* Shows, at a place that is rewritten, what the node waits for, how long it has waited, and how
+     * long it can still wait, both in ms; left_ms is -1 if there is no limit. Returns false if
+     * there is no such place. If this action returns false or is NULL, `log` gets a warning
+     * instead. */
+    bool (*show_waiting)(void *arg, const char *what, int64_t waited_ms, int64_t left_ms);
+    /* Returns what the tries to connect have come to, for an error text: each address with its
+     * result; "" if there was no try. This action may be NULL. */
+    const char *(*tries)(void *arg);
     void (*on_round)(void *arg, const struct rdzv_round *round);
     void (*on_stop)(void *arg, int64_t grace_max_ms, const char *why);
     /* `outcome` is an enum rendezvous_outcome */
@@ -67,21 +78,30 @@ struct member_actions {
     void (*on_change_at)(void *arg, const struct rdzv_change_at *at);
     void (*on_notice)(void *arg, const struct rdzv_ask_notice *notice);
     void (*on_dump)(void *arg, const char *why);
-    /* An inquiry has begun. The agent answers with one call of member_progress() for each group of
-     * each worker, and one last call with is_last = 1. on_behind gets the result. */
+    /* Called when an inquiry has begun. The agent answers with one call of member_progress() for
+     * each group of each worker, and one last call with is_last = 1. on_behind gets the result. */
     void (*on_ask_progress)(void *arg, uint64_t inquiry);
     void (*on_behind)(void *arg, const struct rdzv_behind *behind);
-    /* An operator requests an inspection of this node's workers. The agent answers with
+    /* Called with ASK_RANKS. The agent answers with one member_rank() for each worker. This action
+     * may be NULL. */
+    void (*on_ask_ranks)(void *arg, uint64_t round);
+    /* Called when an operator requests an inspection of this node's workers. The agent answers with
      * member_row() and member_inspected(). */
     void (*on_inspect)(void *arg, uint64_t id, const char *why);
-    /* A worker of the job has failed, on this node or another one. */
+    /* Called when the coordinator has decided that the job hangs, once for each piece of the
+     * report. This action may be NULL. */
+    void (*on_hung)(void *arg, const struct rdzv_hung *hung);
+    /* Called when this node has to begin a paired test. The agent answers with member_paired(). If
+     * this action is NULL, the member answers that the test has failed. */
+    void (*on_pair)(void *arg, const struct rdzv_pair *pair);
+    /* Called when a worker of the job has failed, on this node or another one. */
     void (*on_failure)(void *arg, const struct rdzv_failure *failure);
-    /* Passes on addresses of the next round's nodes. This action may be NULL. */
+    /* Called with addresses of nodes of the next round. This action may be NULL. */
     void (*on_nodes)(void *arg, const struct rdzv_nodes *nodes);
 };
 
-/* Creates a member. The texts in `settings` are copied; `actions` must live as long as the member.
- * Returns NULL when memory is short. */
+/* Creates a member. The texts in `settings` are copied, except for `advice`; `actions` must live as
+ * long as the member. Returns NULL when memory is short. */
 struct member *member_new(const struct member_settings *settings,
                           const struct member_actions *actions, void *arg);
 void member_free(struct member *m); /* `m` may be NULL */
@@ -90,7 +110,7 @@ void member_free(struct member *m); /* `m` may be NULL */
 
 void member_join(struct member *m, int64_t now_ms);
 /* Notes the result of this node's health check for the JOINs that follow: why the node is not fit,
- * or "" if it is fit. A node that was not fit and waits sends JOIN again when the result
+ * or "" if the node is fit. A node that was not fit and waits sends JOIN again when the result
  * changes. */
 void member_set_unfit(struct member *m, const char *why);
 void member_failed(struct member *m, int64_t now_ms, uint64_t round, const char *what,
@@ -101,11 +121,17 @@ void member_change_ready(struct member *m, uint64_t id);
 void member_notice(struct member *m, int64_t now_ms, uint32_t kind, int64_t left_ms,
                    const char *why);
 /* Call this before member_failed() with the evidence about a worker of this node that has failed.
- * Sends it, so that the other nodes have it before the round ends. Sends nothing without a
- * connection. */
+ * Sends the evidence, so that the other nodes have it before the round ends. Sends nothing without
+ * a connection. */
 void member_failure(struct member *m, const struct rdzv_failure *failure);
 /* Requests an inquiry. Does nothing if no round runs, or if the coordinator knows no inquiries. */
 void member_inquire(struct member *m);
+void member_rank(struct member *m, const struct rdzv_rank *rank);
+/* Reports for which reasons the workers may hang; the member fills in `round`. Sends nothing
+ * if the report is the same as the last one in this round. If the connection is lost, the report is
+ * repeated after RESUME. Returns false if the coordinator does not know such reports, so that the
+ * node has to decide by itself. */
+bool member_quiet(struct member *m, const struct rdzv_quiet *quiet);
 void member_progress(struct member *m, const struct rdzv_progress *progress);
 
 /* Answer on_inspect; `id` is the one that on_inspect got. Call member_row() for each set of workers
@@ -113,6 +139,9 @@ void member_progress(struct member *m, const struct rdzv_progress *progress);
  * nothing without a connection. */
 void member_row(struct member *m, const struct rdzv_row *row);
 void member_inspected(struct member *m, uint64_t id, uint32_t rows);
+/* Answers on_pair: `why` says why the paired test `id` has failed, or is "" if it has passed. Sends
+ * nothing without a connection, because a test ends with the connection. */
+void member_paired(struct member *m, uint64_t id, const char *why);
 /* Call this when the node leaves. The member sends LEAVE. It keeps the connection and the lease
  * while the agent stops the workers; the caller closes the connection when the workers are gone.
  * After this call, on_stop is the only on_… action that is still called: it shortens the time to
@@ -134,12 +163,15 @@ void member_give_up(struct member *m, const char *why);
 /* Call this when a host has answered MOVED: the next tries go to this address. Call
  * member_disconnected() after it. */
 void member_moved(struct member *m, int64_t now_ms, const char *addr, uint16_t port);
-/* Call this when a try to connect has failed, or when the connection is gone. */
+/* Call this when a try to connect has failed, or when the connection is gone. After a failed try,
+ * plans the next one, or gives up. If the connection is gone, connects again, or makes the agent
+ * stop the workers. */
 void member_disconnected(struct member *m, int64_t now_ms, enum rendezvous_loss how,
                          const char *why);
-/* Call this with each message after WELCOME, and with a final REFUSED at any time. Returns 0; or
- * returns -EPROTO and a text in err if a coordinator must not send the message. On error the caller
- * has to close the connection and call member_disconnected(). */
+/* Handles a message of the coordinator. Call this with each message after WELCOME, and with a final
+ * REFUSED at any time. Returns 0; or returns -EPROTO and a text in err if a coordinator must not
+ * send the message. On error the caller has to close the connection and call
+ * member_disconnected(). */
 int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *msg,
                    struct cr_error *err);
 void member_tick(struct member *m, int64_t now_ms); /* does nothing before member_deadline() */
@@ -148,8 +180,8 @@ int64_t member_deadline(const struct member *m);    /* CR_FOREVER if there is no
  * process stands still (keep_alive_end()). CR_FOREVER if no lease runs. */
 int64_t member_lease_end_ms(const struct member *m);
 /* Call this when this process or its machine stood still. slept_ms is the part of that time, in ms,
- * that the clock has not counted, because the machine was suspended. Acts on the limits that have
- * passed. */
+ * that the clock has not counted, because the machine was suspended. Does what is due at the time
+ * limits that have passed. */
 void member_stood_still(struct member *m, int64_t now_ms, int64_t slept_ms);
 /* Returns the time at which the present series of tries to connect ends; CR_FOREVER if there is no
  * series. */

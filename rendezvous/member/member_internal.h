@@ -26,6 +26,14 @@ struct member_notice {
     char why[200];
 };
 
+/* The last report of member_quiet() in the current round. */
+struct member_quiet {
+    bool is_given;
+    uint64_t silent, broken;
+    int64_t quiet_ms;
+    char what[512];
+};
+
 struct member {
     struct member_settings set; /* a copy, with texts that the member owns */
     const struct member_actions *actions;
@@ -37,6 +45,8 @@ struct member {
     bool can_resume;      /* true: the protocol version with the last coordinator has RESUME */
     bool knows_unfit;     /* true: the connection's protocol version has JOIN.unfit */
     bool can_inquire;     /* true: the protocol version of the connection has INQUIRE */
+    bool knows_pairs;     /* true: the protocol version of the connection has PAIR and PAIRED */
+    bool knows_hangs;     /* true: the protocol version of the connection has QUIET and HUNG */
     bool in_launcher;     /* true: the last coordinator was in the launcher of a node */
     /* ids of the coordinators of the newest connection and of the one before it; 0 = none */
     uint64_t coordinator, last_coordinator;
@@ -52,16 +62,19 @@ struct member {
     /* true: a worker has failed in the last round, and the coordinator may not know it yet */
     bool owes_failure;
     char what[512]; /* the failure of that worker */
-    enum rendezvous_blame blame; /* what is reported besides that failure */
+    /* whether that worker was killed from outside, and whether its failure ends the job */
+    enum rendezvous_blame blame;
     /* true: an inquiry was requested in this round, and its result has not come */
     bool awaits_behind;
-    /* time at which FAILED is sent even if the result of the inquiry has not come; CR_FOREVER =
-     * FAILED is not held for a result */
+    /* time at which FAILED is sent even if the result of the inquiry has not come; CR_FOREVER = no
+     * FAILED waits for a result */
     int64_t held_ms;
     char unfit[256]; /* why the node's health check has failed; "" = the node is fit */
-    bool joins_later; /* true: the agent has called member_join() while FAILED is held */
+    /* true: the agent has called member_join() while FAILED waits for the result of an inquiry */
+    bool joins_later;
     struct member_change change;
     struct member_notice notice;
+    struct member_quiet quiet;
 
     /* true: the connection was lost in a round, so RESUME follows the next WELCOME */
     bool resumes;
@@ -75,8 +88,9 @@ struct member {
     struct succession succession; /* what this node does if the coordinator is lost */
     bool leader_ended;      /* true: the last coordinator has closed the connection */
     struct rdzv_heir at;    /* the coordinator of the newest WELCOME; port 0 = the endpoint */
-    /* The coordinator that has formed the node's last round, or the round beside which the node
-     * waits, or to which the node was sent since; port 0 = the endpoint. */
+    /* The coordinator that the node tries if no heir serves it: the coordinator of the node's last
+     * round; if the node is a spare, that of the running round; or the host to which MOVED has sent
+     * the node since. Port 0 = the endpoint. */
     struct rdzv_heir home;
     struct rdzv_heir aim;   /* where the present try goes; port 0 = the endpoint */
     int64_t heard_ms;       /* time of the last message of the coordinator */
@@ -92,13 +106,16 @@ void member_try(struct member *m, int64_t now_ms, int64_t limit_ms);
 /* Makes this node's next tries go to the heir `to`; if to->port is 0, to the endpoint. */
 void member_aim(struct member *m, const struct rdzv_heir *to);
 
+/* Sends the last report of member_quiet(), if there is one in this round. */
+void member_send_quiet(struct member *m);
+
 /* ---- resuming.c ---- */
 
 /* Returns how long the member waits for its coordinator to come back, in ms; 0 = it makes one
  * try. */
 int64_t member_wait_ms(const struct member *m);
 /* Returns whether the workers of a node in a round may go on after the connection was lost. `how`
- * says how it was lost. */
+ * says how the connection was lost. */
 bool member_may_resume(const struct member *m, enum rendezvous_loss how);
 /* Call this if the connection was lost in a round and the workers go on. Begins to connect again;
  * the series of tries ends at the fence. */

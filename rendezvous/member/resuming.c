@@ -21,8 +21,8 @@ int64_t member_wait_ms(const struct member *m) {
 }
 
 /* A broken connection can be made again. If the coordinator has closed the connection, its process
- * has ended; then the workers go on only if the member waits for a coordinator to come back. By
- * default it does not if the coordinator was in the launcher of a node. */
+ * has ended; in that case the workers go on only if the member waits for a coordinator to come
+ * back. By default the member does not wait if the coordinator was in the launcher of a node. */
 bool member_may_resume(const struct member *m, enum rendezvous_loss how) {
     if (!m->can_resume || m->set.local) return false;
     return how == RENDEZVOUS_BROKEN || member_wait_ms(m) > 0;
@@ -108,11 +108,7 @@ void member_send_resume(struct member *m, int64_t now_ms) {
     struct rdzv_join join;
     struct rdzv_message msg = {.type = RDZV_RESUME};
     member_fill_join(m, &join);
-#define F(type, name) msg.resume.name = join.name;
-#define V(since)
-    RDZV_JOIN_FIELDS(F, V)
-#undef V
-#undef F
+    rdzv_resume_of_join(&join, &msg.resume);
     msg.resume.part = part_of(m);
     msg.resume.first_rank = m->first_rank;
     msg.resume.world_size = m->world_size;
@@ -126,4 +122,5 @@ void member_send_resume(struct member *m, int64_t now_ms) {
     keep_alive_plan(&m->keep_alive, now_ms);
     repeat_notice(m, now_ms);
     repeat_change(m);
+    member_send_quiet(m);
 }

@@ -3,12 +3,12 @@
 
 #include "base/clock.h"
 
-/* A node gives up the search for a coordinator so many leases after the time of its first vote.
- * This is enough for two votes: an heir that gets no majority sends its nodes away after two
+/* for how many leases a node searches for a coordinator, counted from the time at which it may
+ * vote. This is enough for two votes: an heir that gets no majority sends its nodes away after two
  * leases. */
 #define SEARCH_LEASES 4
-/* A coordinator that has served this node for so many leases has a majority: an heir without one
- * sends its nodes away after two leases. */
+/* if a coordinator has served this node for more than this number of leases, it has a majority: an
+ * heir without a majority sends its nodes away after two leases */
 #define KEPT_LEASES   3
 
 void succession_init(struct succession *s) {
@@ -53,14 +53,25 @@ void succession_settle(struct succession *s, uint64_t settled, uint64_t coordina
 bool succession_lost(struct succession *s, int64_t now_ms, enum rendezvous_loss how,
                      int64_t heard_ms, int64_t lease_ms, int64_t wait_ms) {
     int64_t search_ms = SEARCH_LEASES * lease_ms;
+    int64_t free_ms = how == RENDEZVOUS_CLOSED ? now_ms : heard_ms + lease_ms + lease_ms / 4 + 1;
     bool is_heir = s->own >= 0 && !s->is_beside;
-    if (!succession_has_heirs(s)) return true;
-    s->is_lost = true;
-    s->may_vote_ms = how == RENDEZVOUS_CLOSED ? now_ms : heard_ms + lease_ms + lease_ms / 4 + 1;
     if (now_ms > s->found_ms + KEPT_LEASES * lease_ms) s->until_ms = CR_FOREVER;
+    if (!succession_has_heirs(s)) {
+        bool is_first = s->until_ms == CR_FOREVER;
+        if (is_first) s->until_ms = free_ms + (search_ms > wait_ms ? search_ms : wait_ms);
+        return true;
+    }
+    s->is_lost = true;
+    s->may_vote_ms = free_ms;
     s->lead_ms = is_heir ? s->may_vote_ms + s->own * (lease_ms / 2) : CR_FOREVER;
     bool is_new = s->until_ms == CR_FOREVER;
-    if (!is_new) return false; /* the candidates after the heir that was lost are tried next */
+    /* If this node has lost an heir, it tries the candidates after that heir next. Exception: if
+     * this node is the first heir and its own host has sent it away, it tries the old coordinator,
+     * and then its own host again. Otherwise two heirs that have served at the same time, each
+     * alone, would each join the other one. */
+    bool is_first = is_heir && s->own == 0 && s->next == 1;
+    if (!is_new && is_first) s->next = s->heirs.count;
+    if (!is_new) return false;
     s->next = 0;
     s->back_ms = s->may_vote_ms + lease_ms / 2;
     s->until_ms = s->may_vote_ms + (search_ms > wait_ms ? search_ms : wait_ms);
@@ -71,6 +82,11 @@ void succession_found(struct succession *s, int64_t now_ms) {
     s->is_lost = false;
     s->found_ms = now_ms;
     s->may_vote_ms = s->lead_ms = CR_FOREVER;
+}
+
+bool succession_is_over(const struct succession *s, int64_t now_ms, enum rendezvous_loss how) {
+    bool is_sent_away = how == RENDEZVOUS_CLOSED && s->is_beside;
+    return (succession_is_on(s) || is_sent_away) && now_ms >= s->until_ms;
 }
 
 bool succession_is_on(const struct succession *s) {

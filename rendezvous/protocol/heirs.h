@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Most heirs that ROUND names. The limit keeps the size of ROUND independent of the number of
- * nodes; more heirs would help only if eight nodes were lost at once. */
+/* Largest number of heirs in a ROUND. The limit keeps the size of ROUND independent of the number
+ * of nodes. More heirs would help only if all eight heirs were lost at once. */
 #define RDZV_HEIRS_MAX      8
 /* bytes of the text with RDZV_HEIRS_MAX heirs, NUL included */
 #define RDZV_HEIRS_TEXT_MAX ((size_t) RDZV_HEIRS_MAX * (RDZV_ADDR_MAX + 20))

@@ -31,6 +31,7 @@ static int64_t limit_of(const struct host_session *s, enum host_session_state ne
     case HOST_SESSION_HELLO:
     case HOST_SESSION_JOIN: return s->limit_ms;
     case HOST_SESSION_INSPECTING: return now_ms + SESSION_INSPECT_MS;
+    case HOST_SESSION_RELAYING: return now_ms + SESSION_RELAY_MS;
     case HOST_SESSION_ENDING: return now_ms + s->terms->close_timeout_ms;
     case HOST_SESSION_CLOSING: return now_ms + SESSION_LINGER_MS;
     case HOST_SESSION_SEATED:
@@ -40,8 +41,8 @@ static int64_t limit_of(const struct host_session *s, enum host_session_state ne
     return CR_FOREVER;
 }
 
-/* Enters the state `next`, and sets its time limit. No other function writes `state` and
- * `limit_ms`. */
+/* Enters the state `next`, and sets its time limit. No other function writes `state`; only
+ * take_trunk() also writes `limit_ms`. */
 static void enter(struct host_session *s, int64_t now_ms, enum host_session_state next,
                   const char *why) {
     char text[300];
@@ -65,11 +66,16 @@ void host_session_done(struct host_session *s) {
     cr_buffer_done(&s->out);
 }
 
+void host_session_shrink(struct host_session *s) {
+    if (s->in.len == 0) cr_buffer_done(&s->in);
+    if (s->out.len == 0) cr_buffer_done(&s->out);
+}
+
 static bool takes_input(const struct host_session *s) { return s->state < HOST_SESSION_CLOSING; }
 
 /* ---- sending ---- */
 
-/* Call this in place of sending GOODBYE if the connection's version has no GOODBYE. A host in a
+/* Does what takes the place of GOODBYE if the connection's version has no such message. A host in a
  * launcher is not expected to come back, so it sends the node END. Any other host sends nothing. */
 static void send_old_goodbye(struct host_session *s, int64_t now_ms, const char *why) {
     struct rdzv_message m = {.type = RDZV_END};
@@ -85,8 +91,9 @@ void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv
     }
     if (s->version < rdzv_message_since(m->type)) return;
     if (rdzv_message_encode(m, s->version, &s->out) < 0) {
-        /* The node would miss this message. Members can handle a lost connection, but not a lost
-         * message, so the connection is closed. When the session is CLOSED, on_lost is called. */
+        /* Memory is short, so the node does not get this message. Members can handle a lost
+         * connection, but not a lost message, so the connection is closed. When the session is
+         * CLOSED, on_lost is called. */
         enter(s, now_ms, HOST_SESSION_CLOSING, "out of memory");
     } else if (m->type == RDZV_END && s->state == HOST_SESSION_SEATED) {
         enter(s, now_ms, HOST_SESSION_ENDING, "the job has ended");
@@ -155,7 +162,7 @@ static void refuse_epoch(struct host_session *s, int64_t now_ms, uint64_t epoch,
     refuse(s, now_ms, obeyed > epoch ? obeyed : epoch + 1, why);
 }
 
-/* Sends the node to the coordinator of its job, which is on another host. */
+/* Sends MOVED, which names the host that leads the node's job, and closes the session. */
 static void redirect(struct host_session *s, int64_t now_ms,
                      const struct host_session_verdict *v) {
     struct rdzv_message m = {.type = RDZV_MOVED};
@@ -224,6 +231,23 @@ static void got_leads(struct host_session *s, int64_t now_ms, const struct rdzv_
     host_session_hang_up(s, now_ms);
 }
 
+static void got_relay(struct host_session *s, int64_t now_ms, const struct rdzv_relay *r) {
+    struct cr_error err = {0};
+    if (!choose_version(s, now_ms, r->software, r->version_min, r->version_max)) return;
+    if (s->actions->on_relay == NULL || s->version < RDZV_VERSION_RELAY) {
+        refuse(s, now_ms, 0, "this host serves no relays");
+        return;
+    }
+    if (s->actions->on_relay(s->arg, r, &err) < 0) {
+        refuse(s, now_ms, 0, err.text);
+        return;
+    }
+    struct rdzv_message m = {.type = RDZV_WELCOME};
+    m.welcome = (struct rdzv_welcome){.version = s->version, .at_ms = now_ms > 0 ? now_ms : 1};
+    host_session_send(s, now_ms, &m);
+    if (takes_input(s)) enter(s, now_ms, HOST_SESSION_RELAYING, r->software);
+}
+
 /* Handles JOIN. The session is SEATED before on_join is called, because on_join may send END, and
  * END changes the state only in SEATED. If on_join fails, the node has no seat, and the session
  * closes. */
@@ -258,6 +282,7 @@ static void got_first(struct host_session *s, int64_t now_ms, const struct rdzv_
     case RDZV_STATUS: got_status(s, now_ms, &m->status); break;
     case RDZV_OPERATE: got_operate(s, now_ms, &m->operate); break;
     case RDZV_LEADS: got_leads(s, now_ms, &m->leads); break;
+    case RDZV_RELAY: got_relay(s, now_ms, &m->relay); break;
     default: refuse_out_of_order(s, now_ms, (unsigned) m->type, "HELLO");
     }
 }
@@ -287,9 +312,11 @@ static int got_message(void *arg, const struct rdzv_message *m, struct cr_error 
         break;
     case HOST_SESSION_NEW:
     case HOST_SESSION_MAGIC:
+    case HOST_SESSION_RELAYING:
     case HOST_SESSION_CLOSING:
     case HOST_SESSION_CLOSED: break;
     }
+    if (s->state == HOST_SESSION_RELAYING) return 1; /* take_trunk() handles the rest */
     /* -ECANCELED if the session is closing: the rest of the input is not handled */
     return takes_input(s) ? 0 : -ECANCELED;
 }
@@ -306,6 +333,18 @@ static void take_magic(struct host_session *s, int64_t now_ms) {
     enter(s, now_ms, HOST_SESSION_HELLO, "magic number");
 }
 
+/* Passes all received bytes of a relay's trunk to the action on_trunk. If that fails, refuses the
+ * trunk. */
+static void take_trunk(struct host_session *s, int64_t now_ms) {
+    struct cr_error err = {0};
+    struct cr_buffer in = s->in;
+    s->in = (struct cr_buffer){0};
+    s->limit_ms = limit_of(s, s->state, now_ms);
+    int rc = s->actions->on_trunk(s->arg, in.data, in.len, &err);
+    cr_buffer_done(&in);
+    if (rc < 0) refuse(s, now_ms, 0, err.text);
+}
+
 void host_session_receive(struct host_session *s, int64_t now_ms, const char *data, size_t len) {
     struct arrival a = {.session = s, .now_ms = now_ms};
     struct cr_error err = {0};
@@ -316,8 +355,10 @@ void host_session_receive(struct host_session *s, int64_t now_ms, const char *da
     }
     if (s->state == HOST_SESSION_MAGIC) take_magic(s, now_ms);
     if (s->state == HOST_SESSION_MAGIC || !takes_input(s)) return;
-    if (rdzv_messages_take(&s->in, got_message, &a, &err) == -EPROTO)
+    if (s->state != HOST_SESSION_RELAYING &&
+        rdzv_messages_take(&s->in, got_message, &a, &err) == -EPROTO)
         refuse(s, now_ms, 0, err.text);
+    if (s->state == HOST_SESSION_RELAYING && s->in.len > 0) take_trunk(s, now_ms);
 }
 
 /* ---- the end of the connection, and the time limits ---- */
@@ -331,7 +372,8 @@ void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_l
 
 void host_session_tick(struct host_session *s, int64_t now_ms) {
     if (now_ms < s->limit_ms) return;
-    if (s->state == HOST_SESSION_INSPECTING) { /* no failure: the operator uses the rows so far */
+    /* an inspection may end without all rows: the operator uses the rows that have come */
+    if (s->state == HOST_SESSION_INSPECTING) {
         host_session_hang_up(s, now_ms);
         return;
     }

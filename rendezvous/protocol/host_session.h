@@ -6,7 +6,8 @@
  *     │            │            │           │ hung up, refused      │
  *     └────────────┴────────────┴───────────┴──────► CLOSING ◄──────┘
  *          not ours, refused, STATUS or OPERATE answered │
- *          (an order to inspect first leads to INSPECTING)│
+ *          (an order to inspect first leads to INSPECTING,│
+ *           and RELAY in place of HELLO to RELAYING)      │
  *                                                        ▼
  *               any state ── transport closed, time up ──► CLOSED
  *
@@ -41,6 +42,8 @@
 #define SESSION_LINGER_MS   INT64_C(2000)
 /* time limit in ms for all nodes to answer an order to inspect their workers */
 #define SESSION_INSPECT_MS  INT64_C(8000)
+/* time limit in ms for a relay to send something; it sends a HOLD every SESSION_RELAY_MS / 4 */
+#define SESSION_RELAY_MS    INT64_C(40000)
 
 /* clang-format off */
 /* S(NAME) — each state, its meaning and its time limit. A session with a node in the
@@ -49,7 +52,8 @@
     S(NEW)      /* host_session_open() was not called yet. No time limit */ \
     S(MAGIC)    /* waits for the magic number. Limit: SESSION_GREETING_MS since opening */ \
     S(HELLO)    /* waits for HELLO, STATUS or OPERATE. Limit: SESSION_GREETING_MS since opening */ \
-    S(INSPECTING) /* rows go to an operator. Limit: SESSION_INSPECT_MS */ \
+    S(RELAYING) /* serves a relay's trunk. Limit: SESSION_RELAY_MS since last received bytes */ \
+    S(INSPECTING) /* sends nodes' rows to an operator. Limit: SESSION_INSPECT_MS since OPERATE */ \
     S(JOIN)     /* waits for JOIN or RESUME. Limit: SESSION_GREETING_MS since opening */ \
     S(SEATED)   /* the node has a seat. No time limit here: the coordinator checks its lease */ \
     S(ENDING)   /* END was sent; the node closes the connection. Limit: terms->close_timeout_ms */ \
@@ -92,10 +96,9 @@ struct host_session_verdict {
 /* What a session calls. Texts and messages in the arguments are valid until the action returns. If
  * on_hello, on_message or on_operate fails, the session sends the text in err as REFUSED. */
 struct host_session_actions {
-    /* A node has sent HELLO. Decides whether this host serves the node. The epoch in the terms does
-     * not decide this, because one host may have jobs with different epochs. If this action is
-     * NULL, or the terms say that the host does not lead, this action is not called, and the terms
-     * decide. */
+    /* A node has sent HELLO. Decides whether this host serves the node. terms->epoch does not
+     * decide this, because one host may have jobs with different epochs. If this action is NULL, or
+     * terms->leads is false, this action is not called, and the terms decide. */
     struct host_session_verdict (*judge)(void *arg, const struct rdzv_hello *hello);
     /* Another host has sent LEADS. If this action is NULL, LEADS is ignored. */
     void (*on_leads)(void *arg, const struct rdzv_leads *leads);
@@ -107,7 +110,15 @@ struct host_session_actions {
      * errno; in that case the coordinator has sent the reason (REFUSED or END) by
      * host_session_send(), and the session closes. */
     int (*on_join)(void *arg, const struct rdzv_join *join);
-    /* A node that is in a round requests its seat again. Returns what on_join would return. */
+    /* on_relay: a relay has sent RELAY. Returns 0 if its trunk is accepted; otherwise returns a
+     * negative errno and a text in err, and the relay is refused. on_trunk: bytes that follow RELAY
+     * on the trunk (trunk.h) have come. Returns 0; otherwise returns a negative errno and a text in
+     * err, and the trunk is refused. If on_relay is NULL, all relays are refused. */
+    int (*on_relay)(void *arg, const struct rdzv_relay *relay, struct cr_error *err);
+    int (*on_trunk)(void *arg, const char *data, size_t len, struct cr_error *err);
+    /* A node that is in a round requests its seat again. Returns 0 if the node has its seat.
+     * Otherwise returns a negative errno; in that case the coordinator has sent the reason by
+     * host_session_send(), and the session closes. */
     int (*on_resume)(void *arg, const struct rdzv_resume *resume);
     /* A node with a seat has sent a message. Returns 0, or -EPROTO and a text in err; after an
      * error the session closes, and on_lost is called. */
@@ -127,8 +138,8 @@ struct host_session_actions {
     void (*log)(void *arg, enum cr_log_level level, const char *text);
 };
 
-/* The owner embeds this struct. It may read `state`, `version` and `out`; all other fields are
- * private. */
+/* The owner embeds this struct. It may read `state`, `version`, `seated` and `out`; all other
+ * fields are private. */
 struct host_session {
     enum host_session_state state;
     uint32_t version;     /* protocol version of the connection; RDZV_VERSION_MIN before HELLO */
@@ -137,7 +148,8 @@ struct host_session {
     const struct host_session_terms *terms;
     const struct host_session_actions *actions;
     void *arg;
-    bool local, seated;
+    bool local;
+    bool seated;          /* true: the node has a seat at its coordinator */
     int64_t limit_ms;     /* time at which this state must have ended */
     struct cr_buffer in;  /* bytes received but not handled yet */
 };
@@ -150,17 +162,19 @@ void host_session_open(struct host_session *s, int64_t now_ms, bool local,
 
 /* Frees the buffers. Calls no action. */
 void host_session_done(struct host_session *s);
+/* Frees the memory of buffers that are empty. */
+void host_session_shrink(struct host_session *s);
 
 void host_session_receive(struct host_session *s, int64_t now_ms, const char *data, size_t len);
 void host_session_lost(struct host_session *s, int64_t now_ms, enum rendezvous_loss how,
                        const char *why);
-/* Call this at host_session_deadline(). Before that time it does nothing. */
+/* Ends the session if the time limit of its state is over. Call this at host_session_deadline(). */
 void host_session_tick(struct host_session *s, int64_t now_ms);
 int64_t host_session_deadline(const struct host_session *s);    /* CR_FOREVER if there is none */
 
 /* Queues a message, or leaves it out if the connection's version does not have it. If the version
  * does not have GOODBYE, a host in a launcher sends END in its place. The coordinator's actions may
- * call this function, because it calls no action but `log`. */
+ * call this function, because this function calls no action but `log`. */
 void host_session_send(struct host_session *s, int64_t now_ms, const struct rdzv_message *m);
 /* Call this if the coordinator has freed the node's seat, or has given it to another connection.
  * Ends the session: queues no further message, and enters CLOSING. on_lost is not called. */

@@ -91,8 +91,8 @@ static void got_welcome(struct member_session *s, const struct rdzv_welcome *w) 
 }
 
 /* If the REFUSED is not final, closes the session, so that the node can try another coordinator,
- * and returns true. If it is final (its epoch is 0), returns false; the caller passes it to the
- * member, which ends the job on this node. */
+ * and returns true. If it is final (its epoch is 0), returns false; the caller passes the message
+ * to the member, which ends the job on this node. */
 static bool refused_for_now(struct member_session *s, const struct rdzv_refused *r) {
     char why[RDZV_TEXT_MAX + 100];
     if (r->epoch == 0) return false;

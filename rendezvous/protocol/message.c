@@ -29,60 +29,97 @@ uint32_t rdzv_message_since(enum rdzv_message_type type) {
     return RDZV_VERSION_MIN;
 }
 
-void rdzv_join_of_resume(const struct rdzv_resume *resume, struct rdzv_join *out) {
-#define F(type, name) out->name = resume->name;
+#define F(type, name) to->name = from->name;
 #define V(since)
+void rdzv_join_of_resume(const struct rdzv_resume *from, struct rdzv_join *to) {
     RDZV_JOIN_FIELDS(F, V)
-#undef V
-#undef F
 }
 
-/* ---- encoding: a frame is built on the stack and appended at once ---- */
+void rdzv_resume_of_join(const struct rdzv_join *from, struct rdzv_resume *to) {
+    RDZV_JOIN_FIELDS(F, V)
+}
+#undef V
+#undef F
+
+/* ---- encoding: each frame is built on the stack, and appended to the output as a whole ---- */
+
+#define EMPTY_TEXT ((size_t) 3) /* bytes of an empty text: its length and NUL */
 
 struct writer {
     char data[RDZV_FRAME_MAX];
     size_t len;
+    /* least number of bytes that the fields after the current one need, if all texts are empty */
+    size_t reserved;
 };
 
 static void put_bytes(struct writer *w, const void *data, size_t len) {
-    /* true for every message: see the _Static_assert below */
+    /* the frame always has room, because put_text() leaves room for the fields that follow */
     CR_ASSERT(len <= sizeof(w->data) - w->len);
     memcpy(w->data + w->len, data, len);
     w->len += len;
 }
 
-static void put_number(struct writer *w, uint64_t value, unsigned bytes) {
-    char be[8];
-    for (unsigned i = 0; i < bytes; i++) be[i] = (char) (value >> (8 * (bytes - 1 - i)));
-    put_bytes(w, be, bytes);
+/* Always inlined: callers give a constant number of bytes, so the compiler replaces the loop by one
+ * store. */
+static inline __attribute__((always_inline)) void put_number(struct writer *w, uint64_t value,
+                                                             unsigned bytes) {
+    unsigned char *at = (unsigned char *) w->data + w->len;
+    CR_ASSERT(bytes <= sizeof(w->data) - w->len);
+    for (unsigned i = 0; i < bytes; i++) at[i] = (unsigned char) (value >> (8 * (bytes - 1 - i)));
+    w->len += bytes;
 }
 
 static void put_u32(struct writer *w, uint32_t v) { put_number(w, v, 4); }
 static void put_u64(struct writer *w, uint64_t v) { put_number(w, v, 8); }
 static void put_i64(struct writer *w, int64_t v) { put_number(w, (uint64_t) v, 8); }
 
+/* Appends a text. Cuts the text if it is longer than RDZV_TEXT_MAX - 1 bytes, or longer than the
+ * room that is left in the frame. Room can be short because a message may have more texts of that
+ * length than a frame can hold: a ROW, for example, has nine texts. */
 static void put_text(struct writer *w, const char *text) {
-    size_t len = text != NULL ? strnlen(text, RDZV_TEXT_MAX - 1) : 0;
+    size_t room = sizeof(w->data) - w->len - w->reserved - EMPTY_TEXT;
+    size_t max = room < RDZV_TEXT_MAX - 1 ? room : RDZV_TEXT_MAX - 1;
+    size_t len = text != NULL ? strnlen(text, max) : 0;
     put_number(w, len + 1, 2);
     if (len > 0) put_bytes(w, text, len);
     put_bytes(w, "", 1);
 }
 
-/* No message has more than five texts and 400 bytes of numbers, so every message fits into a
- * frame. */
-_Static_assert(5 + 5 * (RDZV_TEXT_MAX + 2) + 400 <= RDZV_FRAME_MAX, "a message may not fit");
+/* LEAST_OF_NAME is the least number of bytes of all fields of the message NAME. It is computed as
+ * the size of a struct that contains, for each field, an array with the field's least number of
+ * bytes. */
+#define LEAST_u32         4
+#define LEAST_u64         8
+#define LEAST_i64         8
+#define LEAST_text        EMPTY_TEXT
+#define LEAST(type, name) char name[LEAST_##type];
+#define NOTHING(since)
+#define M(NAME, name, wire, since)                                                                 \
+    LEAST_OF_##NAME = sizeof(struct { RDZV_##NAME##_FIELDS(LEAST, NOTHING) }),
+enum { RDZV_MESSAGES(M) };
+#undef M
+
+/* The fields of every message fit into a frame if its texts are empty. */
+#define M(NAME, name, wire, since)                                                                 \
+    _Static_assert(5 + LEAST_OF_##NAME <= RDZV_FRAME_MAX, "too many fields");
+RDZV_MESSAGES(M)
+#undef M
 
 int rdzv_message_encode(const struct rdzv_message *m, uint32_t version, struct cr_buffer *out) {
     struct writer w;
     w.len = 4;
+    w.reserved = 0;
     put_number(&w, m->type, 1);
     switch (m->type) {
-#define F(type, name) put_##type(&w, body->name);
+#define F(type, name)                                                                              \
+    w.reserved -= LEAST_##type;                                                                    \
+    put_##type(&w, body->name);
 #define V(since)                                                                                   \
     if (version < (since)) break;
 #define M(NAME, name, wire, since)                                                                 \
     case RDZV_##NAME: {                                                                            \
         const struct rdzv_##name *body = &m->name;                                                 \
+        w.reserved = LEAST_OF_##NAME;                                                              \
         RDZV_##NAME##_FIELDS(F, V) break;                                                          \
     }
         RDZV_MESSAGES(M)
@@ -101,17 +138,23 @@ int rdzv_message_encode(const struct rdzv_message *m, uint32_t version, struct c
 struct reader {
     const char *data;
     size_t len, at;
-    /* true: the frame has ended where a version's fields begin; the rest is 0 or "" */
+    /* true if the frame has ended just before the fields of a later version: all fields that are
+     * not read yet become 0 or "" */
     bool absent;
     const char *wrong; /* text of the first error; NULL = no error yet */
 };
 
-static uint64_t get_number(struct reader *r, unsigned bytes) {
+/* Always inlined: callers give a constant number of bytes, so the compiler replaces the loop by one
+ * load. */
+static inline __attribute__((always_inline)) uint64_t get_number(struct reader *r,
+                                                                 unsigned bytes) {
     if (r->absent) return 0;
     if (r->wrong == NULL && r->len - r->at < bytes) r->wrong = "it is too short";
     if (r->wrong != NULL) return 0;
+    const unsigned char *at = (const unsigned char *) r->data + r->at;
     uint64_t value = 0;
-    for (unsigned i = 0; i < bytes; i++) value = value << 8 | (unsigned char) r->data[r->at++];
+    for (unsigned i = 0; i < bytes; i++) value |= (uint64_t) at[i] << (8 * (bytes - 1 - i));
+    r->at += bytes;
     return value;
 }
 
@@ -146,18 +189,26 @@ static int frame_fail(struct cr_error *err, unsigned type, const char *why) {
                    rdzv_message_name(type), type, why);
 }
 
+int64_t rdzv_frame_size(const char *data, size_t len) {
+    struct reader r = {.data = data, .len = len};
+    if (len < 4) return 0;
+    size_t rest = get_u32(&r);
+    if (rest < 1 || rest > RDZV_FRAME_MAX - 4) return -EPROTO;
+    return len - 4 < rest ? 0 : (int64_t) rest + 4;
+}
+
 int rdzv_message_decode(const char *data, size_t len, struct rdzv_message *m, size_t *used,
                         struct cr_error *err) {
     *used = 0;
     struct reader r = {.data = data, .len = len};
-    if (len < 4) return 0;
-    size_t frame = get_u32(&r);
-    if (frame < 1 || frame > RDZV_FRAME_MAX - 4) {
-        return cr_fail(err, -EPROTO, "cannot understand a message of %zu bytes (limit %zu)", frame,
+    int64_t size = rdzv_frame_size(data, len);
+    if (size == 0) return 0;
+    unsigned rest = get_u32(&r);
+    if (size < 0) {
+        return cr_fail(err, -EPROTO, "cannot understand a message of %u bytes (limit %zu)", rest,
                        RDZV_FRAME_MAX - 4);
     }
-    if (len - 4 < frame) return 0;
-    r.len = 4 + frame;
+    r.len = (size_t) size;
     unsigned type = (unsigned) get_number(&r, 1);
     switch (type) {
 #define F(type_, name) body->name = get_##type_(&r);

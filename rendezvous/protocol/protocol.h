@@ -4,7 +4,8 @@
  *     message.h         the messages and their encoding
  *     heirs.h           the order of succession in ROUND
  *     host_session.h    one connection, at the coordinator's end
- *     member_session.h  the connection of a node, at the member's end */
+ *     member_session.h  the connection of a node, at the member's end
+ *     trunk.h           the frames of several members on the connection of their relay */
 #ifndef RENDEZVOUS_PROTOCOL_H
 #define RENDEZVOUS_PROTOCOL_H
 
@@ -12,5 +13,6 @@
 #include "rendezvous/protocol/host_session.h"
 #include "rendezvous/protocol/member_session.h"
 #include "rendezvous/protocol/message.h"
+#include "rendezvous/protocol/trunk.h"
 
 #endif

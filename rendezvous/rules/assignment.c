@@ -64,7 +64,7 @@ struct slots {
     uint32_t count, lowest_free;
 };
 
-/* Gives the rank to the node and returns true, if the rank exists and is free. Otherwise returns
+/* If the rank exists and is free, gives it to the node and returns true. Otherwise returns
  * false. */
 static bool take(struct slots *s, struct assignment_node *node, int64_t rank) {
     if (rank < 0 || rank >= s->count || s->taken[rank]) return false;
@@ -126,8 +126,8 @@ static uint32_t first_of_host(const struct departed_list *list, const char *host
     return low;
 }
 
-/* If a free rank was on the node's host before, gives it to the node and returns true. Otherwise
- * returns false. */
+/* Looks for a free rank whose last node was on the same host as `node`. If there is one, gives it
+ * to `node` and returns true. Otherwise returns false. */
 static bool take_departed(struct slots *s, struct assignment_node *node,
                           struct departed_list *list) {
     uint32_t first = first_of_host(list, node->host), i;
@@ -151,8 +151,8 @@ static void give_kept_ranks(struct slots *s, struct assignment_node *nodes,
     }
 }
 
-/* Gives a node that was not in the last round its rank of an earlier round, if that rank is free,
- * or else a free rank that a node of its host had. */
+/* Gives each node that was not in the last round the rank that the node had in an earlier round, if
+ * that rank is free; or else a free rank that another node of the same host had. */
 static void give_old_ranks(struct slots *s, struct assignment_node *nodes,
                            struct departed_list *departed, struct assignment_summary *sum) {
     for (uint32_t i = 0; i < s->count; i++) {

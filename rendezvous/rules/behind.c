@@ -6,7 +6,7 @@
  * rank waits for none, it is the one that holds them up.
  *
  * The entries are sorted by group and by rank in the group. After that, each function goes once
- * over the entries of a group, so that the time does not grow with the square of their number. */
+ * over the entries of a group: with n entries the time grows like n log n, not like n * n. */
 #include "rendezvous/rules/behind_internal.h"
 
 #include "rendezvous/types.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMED_MAX 16 /* most ranks that the line names; further ranks are only counted */
+#define NAMED_MAX 16 /* the line names at most this many ranks; further ranks are only counted */
 
 struct ranks {
     uint32_t world_size;
@@ -71,27 +71,30 @@ static void await(struct ranks *r, uint32_t rank) {
     if (rank < r->world_size) r->awaited[rank] = true;
 }
 
-/* If the group has as many ranks as the round, marks as awaited those from which there is no entry
- * of this group. If the group is smaller, it is not known which ranks of the round belong to it. */
+/* If the group has as many ranks as the round, marks as awaited the ranks from which there is no
+ * entry of this group. If the group is smaller, it is not known which ranks of the round belong to
+ * it. */
 static void await_absent(struct ranks *r, const struct part *p) {
     if (p->at->size != r->world_size) return;
     size_t i = 0;
     for (uint32_t place = 0; place < p->at->size; place++) {
         while (i < p->count && p->at[i].place < place) i++;
-        /* such a group usually has the ranks in the order of the round, so `place` is the rank */
+        /* a group of all ranks usually has them in the order of the round, so `place` is the
+         * rank */
         if (i == p->count || p->at[i].place != place) await(r, place);
     }
 }
 
-/* Returns true if one of the two ranks sends to the other, and that one receives from the first.
- * Neither of such two ranks waits for the other. */
+/* Call this if `a` waits in a send or receive with the rank of `b`. Returns true if `b` is in the
+ * other half of this exchange: one rank sends, the other one receives. Neither of such two ranks
+ * waits for the other. */
 static bool is_pair(const struct behind_entry *a, const struct behind_entry *b) {
     return b->state == RENDEZVOUS_WAITS_MESSAGE && b->peer == a->place && strcmp(a->op, b->op) != 0;
 }
 
 static void await_in(struct ranks *r, const struct part *p) {
     bool waits = false, makes = false;
-    uint32_t needed = 0; /* a rank that has entered fewer collectives is awaited */
+    uint32_t needed = 0; /* ranks that have entered fewer collectives than this are awaited */
     for (size_t i = 0; i < p->count; i++) {
         const struct behind_entry *e = &p->at[i];
         makes |= e->state == RENDEZVOUS_WAITS_MAKING;
@@ -109,8 +112,8 @@ static void await_in(struct ranks *r, const struct part *p) {
     }
 }
 
-/* Marks the ranks that have not entered an operation that another rank has started on a stream. No
- * rank waits for the end of such an operation, so await_in() does not count it. */
+/* Marks as awaited the ranks that have not entered an operation that another rank has started on a
+ * stream. No rank waits for the end of such an operation, so await_in() does not count it. */
 static void await_open(struct ranks *r, const struct part *p) {
     uint32_t needed = 0;
     bool open = false;

@@ -83,10 +83,10 @@ static int compare_times(const void *pa, const void *pb) {
     return (*a > *b) - (*a < *b);
 }
 
-/* Another coordinator wins when quorum() ballots are free; `lacking` is how many of these are still
- * held. So this coordinator may decide until that many of the held ballots have become free. If
- * there is no memory to sort the times, returns the time at which the first held ballot becomes
- * free, which is not later. */
+/* Another coordinator wins when quorum() ballots are free; `lacking` is how many ballots must
+ * become free until then. So this coordinator may decide until `lacking` of the held ballots have
+ * become free. If there is no memory to sort the times, returns the time at which the first held
+ * ballot becomes free, which is not later. */
 int64_t electorate_until(const struct electorate *e, int64_t now_ms) {
     int64_t first = CR_FOREVER, *times = malloc((e->size + 1) * sizeof(*times));
     uint32_t n = 0, lacking = quorum(e) - count_free(e, now_ms);

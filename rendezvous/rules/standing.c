@@ -51,7 +51,8 @@ static struct standing *find_or_make(struct standings *t, const char *host) {
     return &t->hosts[t->count++];
 }
 
-/* Returns how long the next node of a host with `lives` short lives waits. */
+/* Returns for how many ms the next node of a host has to wait after `lives` short lives in a row.
+ * `lives` is at least flap_limit. */
 static int64_t slow_ms(const struct standing_rules *r, uint32_t lives) {
     int64_t wait_ms = SLOW_MIN_MS;
     for (uint32_t i = r->flap_limit; i < lives && wait_ms < r->flap_refusal_ms; i++) wait_ms *= 2;

@@ -3,9 +3,9 @@
  *
  * A *short life* is the time of a node that was lost, or left without notice, within
  * flap_window_ms after it had joined; a host has one short life per round at most. After flap_limit
- * short lives in a row the host is slowed: its next node waits 5 s, and after each further one it
- * waits twice as long. After twice as many, nodes of this host are refused for flap_refusal_ms. A
- * node that lives longer ends the row.
+ * short lives in a row the host is slowed: its next node waits 5 s, and each further short life
+ * doubles this time. After twice flap_limit short lives in a row, nodes of this host are refused
+ * for flap_refusal_ms. A node that lives longer ends the row.
  *
  * A failure *begins* on a host if the first worker that failed in the round was there, and the
  * failure was charged. After aside_after failures, none of them more than aside_ms after the one
@@ -19,8 +19,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* most hosts that are remembered; in place of one more, the one with the oldest event is forgotten,
- * so that nodes that invent host names cannot fill the memory */
+/* limit of the number of hosts that have a record. If one more host needs a record, the record with
+ * the oldest event is removed. Without the limit, nodes that invent host names could fill the
+ * memory. */
 #define STANDINGS_MAX 256
 
 struct standing_rules {
@@ -52,15 +53,20 @@ enum standing_change { STANDING_SAME, STANDING_SLOWED, STANDING_REFUSED, STANDIN
 
 /* Returns the record of the host; NULL if there is none. */
 struct standing *standings_find(const struct standings *t, const char *host);
-/* Call this when a node that was in round number `round` is gone, life_ms after it has joined. If
- * memory is short, nothing is noted. */
+/* Call this when a node that was in round number `round` is gone, life_ms after it has joined. It
+ * counts a short life for the host; or, if life_ms is more than flap_window_ms, sets the host's
+ * number of short lives to 0. Returns what follows for the host. If memory is short, nothing is
+ * counted. */
 enum standing_change standings_lost(struct standings *t, int64_t now_ms, const char *host,
                                     uint64_t round, int64_t life_ms);
-/* Call this when a failure that began on the host is charged. */
+/* Counts a failure that began on the host. Call this when the failure is charged. Returns
+ * STANDING_ASIDE if the host is set aside from now on, else STANDING_SAME. */
 enum standing_change standings_failed(struct standings *t, int64_t now_ms, const char *host);
-/* Call this when the charge of the last failure that began on the host is refunded. */
+/* Takes back what standings_failed() did for the last failure of the host: the failure is not
+ * counted, and if the host was set aside because of it, it is no longer set aside. Call this when
+ * the charge of the failure is refunded. */
 void standings_excused(struct standings *t, const char *host);
-/* Forgets the host. Returns false if it has no record. */
+/* Removes the record of the host. Returns false if the host has no record. */
 bool standings_admit(struct standings *t, const char *host);
 void standings_forget(struct standings *t); /* forgets all hosts; the rules stay */
 

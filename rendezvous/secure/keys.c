@@ -9,17 +9,17 @@
 
 #define DERIVED "crun-key:" /* how a line with a derived key begins */
 
-/* The salt of all derivations. So another program that is given the same secret derives other
- * keys. */
+/* The salt of all derivations. Because of it, crun's keys differ from those that another program
+ * derives from the same secret. */
 static const char salt[] = "crun rendezvous 1";
 
 static const struct {
     const char *word;
     enum secure_role role;
-} roles[] = {{"member", SECURE_MEMBER}, {"operator", SECURE_OPERATOR}};
+} roles[] = {{"member", SECURE_MEMBER}, {"operator", SECURE_OPERATOR}, {"user", SECURE_USER}};
 
 static const char *word_of(enum secure_role role) {
-    return role == SECURE_MEMBER ? "member" : "operator";
+    return roles[role - SECURE_MEMBER].word;
 }
 
 /* ---- derivation: HKDF (RFC 5869) with HMAC-SHA-256 ---- */
@@ -137,8 +137,13 @@ uint32_t secure_keys_for(const struct secure_keys *keys, enum secure_role role, 
     return count;
 }
 
+void secure_key_of_credential(const uint8_t secret[SECURE_KEY], enum secure_role role,
+                              const char *run_id, uint8_t key[SECURE_KEY]) {
+    expand(secret, role, run_id, key);
+}
+
 const char *secure_keys_operates(const struct secure_keys *keys) {
-    const char *found = NULL;
+    const char *found = keys->voucher != NULL ? "" : NULL;
     for (uint32_t i = 0; i < keys->count; i++) {
         const struct secure_secret *s = &keys->secrets[i];
         if (s->role == 0) return "";

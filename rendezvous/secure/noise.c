@@ -60,7 +60,8 @@ static bool decrypt_and_hash(struct noise *n, const uint8_t *sealed, size_t len,
     uint8_t next[PRIMITIVE_KEY];
     struct primitive_piece with = {n->h, sizeof(n->h)};
     struct primitive_piece pieces[] = {{n->h, sizeof(n->h)}, {sealed, len}};
-    /* before the unsealing, because `out` may be the same memory as `sealed` */
+    /* hashes the sealed bytes before they are unsealed, because `out` may be the same memory as
+     * `sealed` */
     primitive_hash(pieces, 2, next);
     if (!primitive_unseal(n->cipher.key, n->cipher.count++, with, sealed, len, out)) return false;
     memcpy(n->h, next, sizeof(next));
@@ -77,11 +78,13 @@ void noise_begin(struct noise *n, const void *prologue, size_t prologue_len,
     memcpy(n->ck, n->h, sizeof(n->ck));
     memcpy(n->private_key, private_key, sizeof(n->private_key));
     mix_hash(n, prologue, prologue_len);
-    mix_key_and_hash(n, psk); /* psk of the pattern, with which both ends begin */
+    /* the element psk of the handshake pattern: mixes in the pre-shared key */
+    mix_key_and_hash(n, psk);
 }
 
-/* Does e of the pattern at the end that sends it: appends this end's public key. With a pre-shared
- * key, the public key is mixed into the keys, too, so that no two connections use the same key. */
+/* The element e of the handshake pattern, at the end that sends it: writes this end's public key to
+ * `out`. In a pattern with a pre-shared key, the public key is mixed into the keys, too, so that no
+ * two connections use the same key. */
 static void write_e(struct noise *n, uint8_t *out) {
     primitive_public(n->private_key, out);
     mix_hash(n, out, PRIMITIVE_KEY);
@@ -94,8 +97,8 @@ static void read_e(struct noise *n, const uint8_t *in) {
     mix_key(n, in);
 }
 
-/* Does ee of the pattern: mixes in the secret that only the owners of both key pairs can compute.
- * Returns false if the other end's public key is invalid. */
+/* The element ee of the handshake pattern: mixes in the secret that only the owners of both key
+ * pairs can compute. Returns false if the other end's public key is invalid. */
 static bool mix_ee(struct noise *n) {
     uint8_t secret[PRIMITIVE_KEY];
     bool is_valid = primitive_agree(n->private_key, n->other_public, secret);

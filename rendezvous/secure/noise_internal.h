@@ -24,7 +24,7 @@ struct noise_cipher {
 
 /* One end of a handshake that is under way. The names h and ck are those of the specification. */
 struct noise {
-    uint8_t h[PRIMITIVE_KEY];  /* hash of all that both ends have sent and know */
+    uint8_t h[PRIMITIVE_KEY];  /* hash of the prologue and of everything mixed in or sent so far */
     uint8_t ck[PRIMITIVE_KEY]; /* the key from which the next keys are derived */
     struct noise_cipher cipher;
     uint8_t private_key[PRIMITIVE_KEY]; /* of this end, for this connection only */
@@ -36,10 +36,10 @@ struct noise {
 void noise_begin(struct noise *n, const void *prologue, size_t prologue_len,
                  const uint8_t psk[PRIMITIVE_KEY], const uint8_t private_key[PRIMITIVE_KEY]);
 
-/* The functions that write append a message with `len` bytes of payload to `out`, which has room
- * for len + NOISE_OVERHEAD bytes. Those that read take a message of `len` bytes, and write its
- * payload, which is NOISE_OVERHEAD bytes shorter, to `payload`; they return false if the message
- * was not made with the same key and prologue, or was changed. */
+/* The functions that write store a message with `len` bytes of payload in `out`, which has room for
+ * len + NOISE_OVERHEAD bytes. Those that read take a message of `len` bytes, and store its payload,
+ * which is NOISE_OVERHEAD bytes shorter, in `payload`; they return false if the message was not
+ * made with the same key and prologue, or was changed. */
 void noise_write_first(struct noise *n, const void *payload, size_t len, uint8_t *out);
 bool noise_read_first(struct noise *n, const uint8_t *message, size_t len, uint8_t *payload);
 /* Returns false if the other end's public key is invalid. */
@@ -51,7 +51,8 @@ bool noise_read_second(struct noise *n, const uint8_t *message, size_t len, uint
 void noise_split(struct noise *n, struct noise_cipher *from_initiator,
                  struct noise_cipher *from_responder);
 
-/* Seals or unseals the next message of a direction. Sizes are those of primitive_seal(). */
+/* Seals or unseals the next message of a direction. Sizes are those of primitive_seal().
+ * noise_unseal() returns false if the message cannot be read. */
 void noise_seal(struct noise_cipher *c, const void *plain, size_t len, uint8_t *out);
 bool noise_unseal(struct noise_cipher *c, const void *sealed, size_t len, uint8_t *out);
 

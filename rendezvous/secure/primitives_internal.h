@@ -12,9 +12,9 @@
 #define PRIMITIVE_KEY  32 /* bytes of a symmetric key, of a hash, and of an X25519 key */
 #define PRIMITIVE_TAG  16 /* bytes by which a sealed text is longer than its plain text */
 
-/* Initialises libsodium. Returns whether this build has it and it can be used; if not, the other
- * functions must not be called. Every program calls this before the others, because it reads its
- * secrets by secure_ring_open(), which calls this. */
+/* Initialises libsodium. Returns whether this build has libsodium and can use it; if not, the
+ * functions below must not be called. Each program calls this function before those below, because
+ * it reads its secrets by secure_ring_open(), which calls this function. */
 bool primitives_exist(void);
 
 struct primitive_piece { /* `len` bytes at `data` */
@@ -36,7 +36,8 @@ void primitive_seal(const uint8_t key[PRIMITIVE_KEY], uint64_t n, struct primiti
                     const void *plain, size_t len, uint8_t *out);
 /* Opens what primitive_seal() has written; `len` is its length, PRIMITIVE_TAG included. Writes len
  * - PRIMITIVE_TAG bytes to `out`, which may be the address of `sealed`. Returns false, and writes
- * nothing of use, if key, number, `with` or a byte of `sealed` differs. */
+ * nothing of use, if key, number or `with` is not the one that primitive_seal() got, or if a byte
+ * of `sealed` was changed. */
 bool primitive_unseal(const uint8_t key[PRIMITIVE_KEY], uint64_t n, struct primitive_piece with,
                       const void *sealed, size_t len, uint8_t *out);
 

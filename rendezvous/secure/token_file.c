@@ -1,4 +1,6 @@
-/* A token file: where it is, who may read it, and reading it again when it has changed. */
+/* What a process authenticates with: a token file (where it is, who may read it, and reading it
+ * again when it has changed), or MUNGE. */
+#include "rendezvous/secure/munge_internal.h"
 #include "rendezvous/secure/primitives_internal.h"
 #include "rendezvous/secure/secure.h"
 
@@ -8,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +18,8 @@
 /* where a Kubernetes secret with the key `token` is mounted, as docs/security.md says */
 #define KUBERNETES_PATH "/run/secrets/crun/token"
 
-/* Results of stat(2). If one of them differs, the file was changed, or is another one. */
+/* Results of stat(2). If one of them differs from that of an earlier call, the file was changed, or
+ * is another one. */
 struct fingerprint {
     dev_t device;
     ino_t inode;
@@ -26,7 +30,8 @@ struct fingerprint {
 struct secure_ring {
     char *path;
     struct fingerprint seen;
-    bool is_stream;      /* true: a pipe, which can be read only once */
+    bool is_fixed;       /* true: the file is not read again: it is a pipe, which can be read only
+                          * once, or there is no file, because the ring uses MUNGE */
     bool is_broken;      /* true: the last try to read the changed file failed, which was logged */
     uint32_t next;       /* how many keys secure_ring_choose() skips, the newest first */
     struct secure_keys keys;
@@ -106,11 +111,19 @@ static int read_file(struct secure_ring *ring, struct cr_error *err) {
     if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode)) {
         return cr_fail(err, -EINVAL, "it is neither a file nor a pipe");
     }
-    ring->is_stream = S_ISFIFO(st.st_mode);
+    ring->is_fixed = S_ISFIFO(st.st_mode);
     return read_open(ring, fd, &st, err);
 }
 
 /* ---- the calls of secure.h ---- */
+
+static struct secure_ring *new_ring(const char *path) {
+    struct secure_ring *ring = calloc(1, sizeof(*ring));
+    if (ring != NULL) ring->path = strdup(path);
+    if (ring != NULL && ring->path != NULL) return ring;
+    free(ring);
+    return NULL;
+}
 
 int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error *err) {
     if (!primitives_exist()) {
@@ -118,12 +131,8 @@ int secure_ring_open(const char *path, struct secure_ring **out, struct cr_error
                        "cannot use the token file '%.300s': this crun was built without libsodium; "
                        "build it where libsodium-dev is installed", path);
     }
-    struct secure_ring *ring = calloc(1, sizeof(*ring));
-    if (ring != NULL) ring->path = strdup(path);
-    if (ring == NULL || ring->path == NULL) {
-        free(ring);
-        return cr_fail(err, -ENOMEM, "cannot read the token file: out of memory");
-    }
+    struct secure_ring *ring = new_ring(path);
+    if (ring == NULL) return cr_fail(err, -ENOMEM, "cannot read the token file: out of memory");
     int rc = read_file(ring, err);
     if (rc < 0) {
         secure_ring_close(ring);
@@ -139,23 +148,65 @@ const char *secure_token_path(const char *given) {
     return stat(KUBERNETES_PATH, &st) == 0 ? KUBERNETES_PATH : NULL;
 }
 
+/* why the last secure_ring_find() has not used MUNGE in a task of Slurm; "" = it was used, or was
+ * not needed */
+static char munge_absence[200];
+
+/* Stores a ring that authenticates by MUNGE in *out, or NULL if this host has no MUNGE daemon.
+ * Returns 0, or a negative errno and a text in err. */
+static int find_munge(struct secure_ring **out, struct cr_error *err) {
+    struct cr_error why = {0};
+    const struct secure_voucher *voucher = NULL;
+    int rc = 0;
+    if (primitives_exist()) rc = munge_find(&voucher, &why);
+    else (void) cr_fail(&why, -ENOTSUP, "this crun was built without libsodium");
+    if (rc < 0) {
+        if (err != NULL) *err = why;
+        return rc;
+    }
+    if (voucher == NULL) {
+        (void) snprintf(munge_absence, sizeof(munge_absence), "%.199s", why.text);
+        return 0;
+    }
+    *out = new_ring("MUNGE");
+    if (*out == NULL) return cr_fail(err, -ENOMEM, "cannot use MUNGE: out of memory");
+    (*out)->keys.voucher = voucher;
+    (*out)->is_fixed = true;
+    return 0;
+}
+
+static bool is_task_of_slurm(void) {
+    return getenv("SLURM_JOB_ID") != NULL && getenv("SLURM_PROCID") != NULL;
+}
+
 int secure_ring_find(int auth, const char *given, struct secure_ring **out, struct cr_error *err) {
     const char *path = secure_token_path(given);
+    int rc = 0;
     *out = NULL;
+    munge_absence[0] = '\0';
     if (auth == RENDEZVOUS_AUTH_OFF) return 0;
-    if (path != NULL) return secure_ring_open(path, out, err);
-    if (auth != RENDEZVOUS_AUTH_REQUIRED) return 0;
+    if (path != NULL && auth != RENDEZVOUS_AUTH_MUNGE) return secure_ring_open(path, out, err);
+    if (auth == RENDEZVOUS_AUTH_MUNGE || is_task_of_slurm()) rc = find_munge(out, err);
+    if (rc < 0 || *out != NULL || auth == RENDEZVOUS_AUTH_AUTO) return rc;
+    if (auth == RENDEZVOUS_AUTH_MUNGE) {
+        return cr_fail(err, -EINVAL, "cannot start: auth=munge, but %s", munge_absence);
+    }
     return cr_fail(err, -EINVAL,
                    "cannot start: auth=required, but there is no secret; give --rdzv-token-file "
-                   "FILE, or set CRUN_RDZV_TOKEN_FILE");
+                   "FILE, or set CRUN_RDZV_TOKEN_FILE%s%s",
+                   munge_absence[0] != '\0' ? "; MUNGE is not used: " : "", munge_absence);
 }
+
+const char *secure_munge_absence(void) { return munge_absence; }
+
+bool secure_ring_is_munge(const struct secure_ring *ring) { return ring->keys.voucher != NULL; }
 
 /* If the file at ring->path is not the one that was read last, or has changed since, reads it
  * again. Kubernetes replaces a mounted secret by changing a symbolic link, which stat() follows. */
 static void refresh(struct secure_ring *ring) {
     struct cr_error err = {0};
     struct stat st;
-    if (ring->is_stream) return;
+    if (ring->is_fixed) return;
     int rc = stat(ring->path, &st);
     if (rc == 0) {
         struct fingerprint now = fingerprint_of(&st);

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ADVICE "is the node that hosts it up, the address right, and no firewall between?"
+
 #define LEASE_MIN_MS INT64_C(100) /* shortest lease */
 
 /* Checks that the lease is longer than usual pauses of a process or a network. With a shorter
@@ -21,6 +23,17 @@ static int check_lease(const struct rendezvous_options *o, struct cr_error *err)
                    ") is how long a silent node is trusted; %g s is the least that works",
                    (double) o->keep_alive_interval_ms / 1000, o->keep_alive_max_attempt,
                    (double) LEASE_MIN_MS / 1000);
+}
+
+static int check_relay(const struct rendezvous_options *o, struct cr_error *err) {
+    struct cr_endpoint relay;
+    struct cr_error why = {0};
+    if (o->relay[0] == '\0') return 0;
+    if (strcmp(o->backend, "c10d") != 0) {
+        return cr_fail(err, -EINVAL, "--rdzv-conf: relay is for --rdzv-backend=c10d only");
+    }
+    if (cr_endpoint_parse(o->relay, BACKEND_RELAY_PORT, &relay, &why) == 0) return 0;
+    return cr_fail(err, -EINVAL, "--rdzv-conf: relay: %s", why.text);
 }
 
 /* A coordinator refuses a node with wrong options, too. This check reports the error earlier,
@@ -54,7 +67,8 @@ int backend_check(const struct rendezvous_options *o, struct cr_error *err) {
                        "(%g s), the wait for more nodes than the minimum; give both",
                        (double) o->join_timeout_ms / 1000, (double) o->last_call_timeout_ms / 1000);
     }
-    return check_lease(o, err);
+    int rc = check_relay(o, err);
+    return rc < 0 ? rc : check_lease(o, err);
 }
 
 void backend_look_up_endpoint(const struct rendezvous_options *o, struct host_addresses *found,
@@ -82,7 +96,8 @@ static const char *store_addr_of(const struct host_addresses *found,
     return addr_is_loopback(addr) && !found->is_written_loopback ? "" : addr;
 }
 
-/* Returns the address at which the rounds' stores listen, if the coordinator listens at `bind`. */
+/* Returns the address at which the rounds' stores listen. `bind` is the address at which the
+ * coordinator listens. */
 static const char *store_host_of(const struct backend_plan *plan, const char *bind) {
     bool shares_port = plan->store_port != 0;
     bool publishes_other = plan->own_addr[0] != '\0' && strcmp(plan->own_addr, bind) != 0;
@@ -110,7 +125,8 @@ int backend_plan(const struct rendezvous_options *o, struct backend_plan *out,
                  struct cr_error *err) {
     int rc = backend_check(o, err);
     if (rc < 0) return rc;
-    *out = (struct backend_plan){.node_rank = o->node_rank,
+    *out = (struct backend_plan){.advice = ADVICE,
+                                 .node_rank = o->node_rank,
                                  .ports = o->ports,
                                  .store_guard = o->store_guard,
                                  .connect_timeout_ms = o->read_timeout_ms,

@@ -17,11 +17,11 @@
 #define HOST_FIRST_MS INT64_C(1000)
 #define HOST_NEXT_MS  INT64_C(3000)
 
-/* Plans a job of one node that does not listen for nodes or operators. If the job is standalone and
- * the user gave no --local-addr, its store listens on loopback only; else programs on other
- * machines can connect to the store, as under torchrun. */
+/* Plans a job of one node that does not listen for nodes or operators. If the user gave
+ * --standalone and no --local-addr, the job's store listens on loopback only; else programs on
+ * other machines can connect to the store, as under torchrun. */
 static void plan_alone(const struct rendezvous_options *o, struct backend_plan *out) {
-    bool only_here = o->standalone && out->own_addr[0] == '\0';
+    bool only_here = o->loopback_only && out->own_addr[0] == '\0';
     out->hosting = BACKEND_HOSTS;
     out->alone = true;
     if (only_here) {

@@ -44,12 +44,13 @@ int backend_etcd_plan(const struct rendezvous_options *o, struct backend_plan *o
     int rc = check_files(&o->etcd, err);
     if (rc < 0) return rc;
     out->hosting = BACKEND_ELECTS;
+    out->advice = "is etcd up, the address right, and no firewall between?";
     describe(&o->etcd, out->where, sizeof(out->where));
     (void) snprintf(out->listen_host, sizeof(out->listen_host), "%s", out->own_bind);
     (void) snprintf(out->store_host, sizeof(out->store_host), "%s", out->own_bind);
     /* etcd deletes a dead leader's key when the leader's lease in etcd has expired. That should not
-     * take much longer than the nodes' leases at the coordinator, so the lease in etcd gets their
-     * length, but at least 2 s and at most 5 s. */
+     * take much longer than the nodes' leases at the coordinator, so the lease in etcd is as long
+     * as a node's lease, but at least 2 s and at most 5 s. */
     out->etcd_lease_ms = clamp(o->keep_alive_interval_ms * o->keep_alive_max_attempt,
                                ETCD_LEASE_MIN, ETCD_LEASE_MAX);
     /* After a leader is lost, another one is elected. So the nodes wait for a coordinator at least

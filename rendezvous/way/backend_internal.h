@@ -7,6 +7,8 @@
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/way/way.h"
 
+#define BACKEND_RELAY_PORT 29402 /* port of a relay if the user gives none */
+
 int backend_c10d_plan(const struct rendezvous_options *o, struct backend_plan *out,
                       struct cr_error *err);
 int backend_static_plan(const struct rendezvous_options *o, struct backend_plan *out,
@@ -27,8 +29,11 @@ void backend_look_up_endpoint(const struct rendezvous_options *o, struct host_ad
  * If the user wrote an address of this machine as the endpoint, or "localhost", the coordinator and
  * the stores listen there and nowhere else. If the user wrote "0.0.0.0", they listen on all
  * interfaces by IPv4. If the user wrote a name, they listen on all interfaces, because other nodes
- * may know another address of that name. An address given by --local-addr decides for the stores,
- * unless they share the endpoint's port (backend static). */
+ * may know another address of that name.
+ *
+ * --local-addr changes where the stores listen, unless they share the endpoint's port (backend
+ * static). If it is an address of this machine, they listen at that address only. If it is a name,
+ * or an address that this machine does not have, they listen on all interfaces. */
 void backend_plan_listening(const struct host_addresses *found, struct backend_plan *out);
 
 #endif

@@ -1,8 +1,10 @@
 /* Finds the coordinator by a signpost: a TCPStore that somebody else runs at the endpoint. A node
- * that has reached no coordinator yet claims the signpost's key with a host of its own; whoever
- * wins hosts. A later node replaces the named node if that one does not answer for STALE_MS. */
+ * that has reached no coordinator yet claims the signpost's key: it opens a host of its own, and
+ * writes the host's address to the key. The node whose claim wins hosts. If the node that the key
+ * names does not answer for STALE_MS, a later node replaces it in the key. */
 #include "rendezvous/way/remote_way_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -17,7 +19,8 @@
 static void connect_to(struct remote_way *r, const char *addr, uint16_t port) {
     (void) snprintf(r->home.host, sizeof(r->home.host), "%s", addr);
     r->home.port = port;
-    /* if memory is short, this try goes to the old address, and a later one to the new address */
+    /* dial_aim() fails only if memory is short: in that case this try goes to the old address, and
+     * a later try calls dial_aim() again */
     (void) dial_aim(r->dial, addr, port);
     dial_open(r->dial, r->greeting.data, r->greeting.len);
 }
@@ -37,12 +40,13 @@ static void on_won(void *arg, const struct signpost_value *v) {
     r->claimant = NULL;
     r->may_claim = false;
     coordinator_host_lead(r->way.host, v->epoch, true);
-    coordinator_host_may_form(r->way.host, true);
+    coordinator_host_may_form(r->way.host, CR_FOREVER);
     signpost_publish(r->signpost, v);
     connect_to(r, v->addr, v->port);
 }
 
-/* Another node hosts in place of this one. */
+/* Makes this node's host send the nodes of the job to another node from now on: to the one that the
+ * signpost names. Call this when the signpost names another node although this node hosts. */
 static void step_down(struct remote_way *r, const struct signpost_value *v) {
     cr_warn("the TCPStore at the endpoint names '%s' port %u as the coordinator, not this node any "
             "more; nodes that come here are sent there", v->addr, v->port);
@@ -55,7 +59,8 @@ static void on_named(void *arg, const struct signpost_value *v) {
     struct remote_way *r = arg;
     bool is_same = r->named.nonce == v->nonce && r->named.turn == v->turn;
     if (r->way.host != NULL) step_down(r, v);
-    /* an heir that leads is connected to itself, and learns of a later heir by its own host */
+    /* Do not connect if this node hosts, or is connected already: an heir that leads is connected
+     * to itself, and learns of a later heir by its own host. */
     if (r->way.host != NULL || dial_is_open(r->dial)) return;
     close_claimant(r);
     if (!is_same) {
@@ -69,10 +74,12 @@ static void on_named(void *arg, const struct signpost_value *v) {
 
 static void on_unknown(void *arg, const char *why) {
     struct remote_way *r = arg;
+    (void) snprintf(r->report, sizeof(r->report), "%s", why);
     r->way.events->on_lost(r->way.arg, RENDEZVOUS_BROKEN, why);
 }
 
-/* An heir writes its address only after it has been elected. */
+/* Returns whether this node may write its address to the signpost now. A node that hosts may always
+ * do so; an heir may do so only while it leads. */
 static bool may_publish(void *arg) {
     const struct remote_way *r = arg;
     uint64_t epoch;
@@ -85,7 +92,8 @@ static const struct signpost_events signpost_events = {
 
 /* ---- looking ---- */
 
-/* Opens the host with which this node claims. It refuses all nodes until the claim has won. */
+/* Opens the host whose address this node writes to the signpost when it claims. The host refuses
+ * all nodes until the claim has won. Returns 0 or a negative errno. */
 static int open_claimant(struct remote_way *r) {
     struct cr_error err = {0};
     struct coordinator_host_options h = {
@@ -102,8 +110,9 @@ static int open_claimant(struct remote_way *r) {
     return rc;
 }
 
-/* Writes to `mine` what this node claims with: in place of `stale` if that is not NULL. Returns
- * false if no random number can be drawn. */
+/* Stores in `mine` the value with which this node claims the signpost. If `stale` is not NULL, that
+ * is the value to be replaced, and `mine` is made newer than it. Returns false if no random number
+ * can be drawn. */
 static bool make_claim(const struct remote_way *r, const struct signpost_value *stale,
                        struct signpost_value *mine) {
     const char *addr = r->plan.own_addr[0] != '\0' ? r->plan.own_addr : r->own_end;
@@ -135,6 +144,7 @@ void remote_way_found_store(struct remote_way *r, const char *own_addr, const ch
             "of job '%s' elect one that hosts the coordinator, at an address of its own",
             addr, r->home.port, r->run_id);
     (void) snprintf(r->own_end, sizeof(r->own_end), "%s", own_addr);
+    r->report[0] = '\0';
     r->signpost = signpost_new(r->way.loop, addr, r->home.port, is_old, r->run_id, &signpost_events,
                                r);
     if (r->signpost != NULL) remote_way_look(r);

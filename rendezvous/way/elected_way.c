@@ -25,16 +25,17 @@ struct elected_way {
     uint64_t epoch;            /* epoch of `leader`; 0 = no leader was known yet */
     bool is_first;             /* true: as far as this node knows, no node led before */
     bool has_leader;
+    bool has_right;            /* true: this node leads and has the right to form rounds */
     bool waits_for_leader; /* true: way_connect() waits until a leader is known */
     struct cr_buffer greeting; /* the greeting of that way_connect() */
 };
 
 /* ---- events of the election ---- */
 
-/* Call this when etcd has elected a leader. `is_same`: true if the leader listens at the address of
- * the previous leader. If way_connect() waits for a leader, this function connects. Otherwise an
- * open connection stays if the address is the same, even if the epoch is new; a connection to
- * another address is closed. */
+/* Makes the connection follow a newly elected leader. `is_same` is true if the leader listens at
+ * the address of the previous leader. If way_connect() waits for a leader, this function connects.
+ * Otherwise an open connection stays if the address is the same, even if the epoch is new; a
+ * connection to another address is closed. */
 static void follow(struct elected_way *e, bool is_same) {
     struct way *w = &e->remote.way;
     if (e->waits_for_leader) {
@@ -59,24 +60,26 @@ static void on_leader(void *arg, const struct etcd_key *key, bool is_us) {
     e->has_leader = true;
     e->leader = *at;
     if (dial_aim(e->remote.dial, at->host, at->port) < 0)
-        /* memory is short, so the address of the old leader stays until the next election */
+        /* memory is short: the dial keeps the address of the old leader until the next election */
         return;
     follow(e, is_same);
 }
 
-/* The connection to the leader stays open: perhaps the leader has only lost its connection to etcd,
- * and its round goes on. */
+/* Call this when the leader's key has vanished from etcd. The connection to the leader stays open:
+ * perhaps the leader has only lost its connection to etcd, and its round goes on. */
 static void on_vacant(void *arg) { ((struct elected_way *) arg)->has_leader = false; }
 
-static void on_right(void *arg, bool may_form) {
+static void on_right(void *arg, int64_t until_ms) {
     struct elected_way *e = arg;
     struct coordinator_host *host = e->remote.way.host;
-    if (may_form) coordinator_host_lead(host, e->epoch, e->is_first);
-    else
+    bool is_new = !e->has_right && until_ms > 0;
+    e->has_right = until_ms > 0;
+    if (is_new) coordinator_host_lead(host, e->epoch, e->is_first);
+    else if (!e->has_right)
         cr_warn("etcd does not confirm this node as the coordinator (%s); the running round goes "
                 "on, but no new round forms until it does",
                 etcd_client_trouble(e->client));
-    coordinator_host_may_form(host, may_form);
+    coordinator_host_may_form(host, until_ms);
 }
 
 static const struct etcd_client_events client_events = {

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "base/memory.h"
+#include "base/network/address.h"
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/way/way_internal.h"
 #include "store/store.h"
@@ -22,18 +23,20 @@
 
 #define BACKLOG      4096
 #define READ_SIZE    ((size_t) 64 << 10)
-#define RETRY_MIN_MS 50   /* pause in ms before the first new connection */
-#define RETRY_MAX_MS 1000 /* longest pause; each one is twice as long as the one before */
+#define RETRY_MIN_MS 50   /* pause in ms before the first try to connect again */
+#define RETRY_MAX_MS 1000 /* longest pause in ms; each pause is twice as long as the one before */
 #define PING_MS      5000 /* time in ms between two PINGs to the store */
-/* While so many bytes wait for the store, the gateway reads no requests of its workers. */
+/* Largest number of bytes of requests that may wait for the store. If more bytes wait, the gateway
+ * reads no requests of its workers until at most HELD_MAX / 2 bytes are left. */
 #define HELD_MAX     ((size_t) 64 << 20)
-/* A worker that has not read so many bytes of replies is given up. */
+/* Largest number of bytes of replies and pushes that a worker may leave unread. If a worker leaves
+ * more, the gateway closes that worker's connection. */
 #define UNREAD_MAX   ((size_t) 1 << 30)
 
 enum gateway_state {
     GATEWAY_DOWN,     /* no connection; `timer` starts the next one after at most RETRY_MAX_MS */
     GATEWAY_GREETING, /* connecting, or waiting for WELCOME, for at most PING_MS */
-    GATEWAY_OPEN,     /* connected; without an answer to a PING for at most PING_MS */
+    GATEWAY_OPEN,     /* connected; lost if a PING has no answer for PING_MS */
     GATEWAY_OVER,     /* the store does not serve this gateway any more; nothing follows */
 };
 
@@ -44,7 +47,11 @@ struct client {
     struct way_gateway *gateway;
     struct store_gateway_worker *worker; /* NULL once the connection is being closed */
     struct cr_buffer writing;
-    bool is_writing, is_paused;
+    bool is_writing;
+    bool is_read;   /* true: requests are read from this connection */
+    bool has_ended; /* true: the worker has closed its sending side */
+    /* true: the core holds back the worker's requests until the worker has read its replies */
+    bool is_slow;
     LIST_ENTRY(client) next;
 };
 
@@ -60,6 +67,7 @@ struct way_gateway {
     struct secured_stream *up; /* connection to the store; NULL = none */
     struct cr_buffer welcome;  /* bytes of WELCOME that have come */
     uv_tcp_t listener;
+    struct refusal *refusal;   /* refuses connections when memory is short */
     uv_timer_t timer;          /* runs until the next try, or the next PING */
     uint64_t retry_ms;
     uint64_t lost_ms;          /* since when there is no connection */
@@ -67,8 +75,8 @@ struct way_gateway {
     LIST_HEAD(, client) clients;
     bool is_paused;            /* true: requests of workers are not read */
     struct cr_log_limit lines;
-    char read_buffer[READ_SIZE];
-    int users;                 /* handles, clients and streams that are not closed yet */
+    char *read_buffer;         /* READ_SIZE bytes, which the reads from all workers use in turn */
+    int users;                 /* number of handles, clients and streams not closed yet */
     void (*on_close)(void *arg);
     void *arg;
 };
@@ -85,6 +93,7 @@ static void drop_user(struct way_gateway *g) {
     cr_log_limit_end(&g->lines);
     store_gateway_free(g->core);
     cr_buffer_done(&g->welcome);
+    free(g->read_buffer);
     free(g->run_id);
     free(g);
     if (on_close != NULL) on_close(arg);
@@ -108,6 +117,26 @@ static void close_client(struct client *c) {
 }
 
 static void flush_client(struct client *c);
+static void send_up(struct way_gateway *g);
+
+static void on_client_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
+    const struct client *c = handle->data;
+    (void) suggested;
+    *buf = uv_buf_init(c->gateway->read_buffer, READ_SIZE);
+}
+
+static void on_client_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf);
+
+/* Begins or stops to read requests from a worker. Call this after is_paused, has_ended or is_slow
+ * has changed. */
+static void update_reading(struct client *c) {
+    uv_stream_t *tcp = (uv_stream_t *) &c->tcp;
+    bool is_wanted = !c->gateway->is_paused && !c->has_ended && !c->is_slow;
+    if (c->worker == NULL || is_wanted == c->is_read) return;
+    c->is_read = is_wanted;
+    int rc = is_wanted ? uv_read_start(tcp, on_client_alloc, on_client_read) : uv_read_stop(tcp);
+    if (rc < 0) close_client(c);
+}
 
 static void on_client_written(uv_write_t *write, int status) {
     struct client *c = write->data;
@@ -116,9 +145,11 @@ static void on_client_written(uv_write_t *write, int status) {
     if (c->worker == NULL) return;
     if (status < 0) close_client(c);
     else flush_client(c);
+    send_up(c->gateway); /* requests that the replies had held back */
 }
 
-/* Passes replies to the kernel: at once as much as it takes, the rest when it takes more. */
+/* Passes replies to the kernel: first what the kernel accepts at once, then the rest by
+ * uv_write(). */
 static void write_replies(struct client *c, struct cr_buffer *replies) {
     uv_stream_t *tcp = (uv_stream_t *) &c->tcp;
     uv_buf_t all = uv_buf_init(replies->data, (unsigned) replies->len);
@@ -134,12 +165,14 @@ static void write_replies(struct client *c, struct cr_buffer *replies) {
     if (!c->is_writing) close_client(c);
 }
 
-/* Sends the worker's replies, and closes its connection if it is over. */
+/* Sends the worker's replies. Closes the worker's connection if the core says that the connection
+ * is over, or if the worker leaves more than UNREAD_MAX bytes unread. */
 static void flush_client(struct client *c) {
     const char *reason;
     struct cr_buffer *replies = store_gateway_replies(c->worker);
     if (!c->is_writing && replies->len > 0) write_replies(c, replies);
     if (c->worker == NULL) return;
+    c->is_slow = !store_gateway_go_on(c->worker);
     bool is_over = store_gateway_is_over(c->worker, &reason);
     if (replies->len > UNREAD_MAX) {
         is_over = true;
@@ -150,6 +183,7 @@ static void flush_client(struct client *c) {
                        "the gateway to the store closes a worker's connection: %s", reason);
     }
     if (is_over && (reason != NULL || !c->is_writing)) close_client(c);
+    else update_reading(c);
 }
 
 static void flush_clients(struct way_gateway *g) {
@@ -157,30 +191,22 @@ static void flush_clients(struct way_gateway *g) {
     while ((w = store_gateway_take_ready(g->core)) != NULL) flush_client(store_gateway_owner(w));
 }
 
-static void on_client_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
-    const struct client *c = handle->data;
-    (void) suggested;
-    *buf = uv_buf_init(c->gateway->read_buffer, READ_SIZE);
-}
-
-static void on_client_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf);
-
-/* Stops to read requests while too many bytes wait for the store, and begins again later. */
+/* If more than HELD_MAX bytes wait for the store, stops reading requests from the workers. Reads
+ * requests again once at most HELD_MAX / 2 bytes wait. */
 static void pause_clients(struct way_gateway *g) {
     size_t held = store_gateway_held(g->core);
-    struct client *c;
+    struct client *c, *next;
     if (g->is_paused ? held > HELD_MAX / 2 : held <= HELD_MAX) return;
     g->is_paused = !g->is_paused;
-    LIST_FOREACH (c, &g->clients, next) {
-        uv_stream_t *tcp = (uv_stream_t *) &c->tcp;
-        if (g->is_paused) (void) uv_read_stop(tcp);
-        else (void) uv_read_start(tcp, on_client_alloc, on_client_read);
+    for (c = LIST_FIRST(&g->clients); c != NULL; c = next) {
+        next = LIST_NEXT(c, next);
+        update_reading(c);
     }
 }
 
 static void end_gateway(struct way_gateway *g, const char *why);
 
-/* Sends the requests that wait for the store, if it is connected. */
+/* If the gateway is connected to the store, sends the requests that wait for the store. */
 static void send_up(struct way_gateway *g) {
     if (g->state == GATEWAY_OPEN) {
         struct cr_buffer *out = store_gateway_to_store(g->core);
@@ -203,7 +229,8 @@ static void on_client_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
     const char *reason;
     if (c->worker == NULL || n == 0) return;
     if (n == UV_EOF) {
-        (void) uv_read_stop(tcp);
+        c->has_ended = true;
+        update_reading(c);
         store_gateway_half_closed(c->worker);
     } else if (n < 0) {
         close_client(c);
@@ -212,6 +239,8 @@ static void on_client_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
                        "the gateway to the store closes a worker's connection: %s", reason);
         close_client(c);
     }
+    /* flush_client() also handles requests that have been read but not handled yet */
+    if (c->worker != NULL) flush_client(c);
     flush_clients(g);
     send_up(g);
 }
@@ -219,6 +248,11 @@ static void on_client_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
 static void on_connection(uv_stream_t *listener, int status) {
     struct way_gateway *g = listener->data;
     struct client *c = status == 0 ? calloc(1, sizeof(*c)) : NULL;
+    if (status == 0 && c == NULL) {
+        cr_log_limited(&g->lines, CR_LOG_WARN,
+                       "the gateway to the store refuses a worker's connection: out of memory");
+        refusal_use(g->refusal, listener, on_connection);
+    }
     if (c == NULL) return;
     (void) uv_tcp_init(g->loop, &c->tcp);
     c->tcp.data = c->write.data = c;
@@ -232,10 +266,7 @@ static void on_connection(uv_stream_t *listener, int status) {
     }
     LIST_INSERT_HEAD(&g->clients, c, next);
     (void) uv_tcp_nodelay(&c->tcp, 1);
-    if (!g->is_paused) {
-        rc = uv_read_start((uv_stream_t *) &c->tcp, on_client_alloc, on_client_read);
-    }
-    if (rc < 0) close_client(c);
+    update_reading(c);
 }
 
 /* ---- the connection to the store ---- */
@@ -249,12 +280,30 @@ static void hang_up(struct way_gateway *g) {
     cr_buffer_clear(&g->welcome);
 }
 
+static const char *name_of(enum gateway_state state) {
+    switch (state) {
+    case GATEWAY_DOWN: return "DOWN";
+    case GATEWAY_GREETING: return "GREETING";
+    case GATEWAY_OPEN: return "OPEN";
+    case GATEWAY_OVER: return "OVER";
+    }
+    return "?";
+}
+
+/* Sets the state, and logs the change. No other function writes `state`. */
+static void enter(struct way_gateway *g, enum gateway_state next, const char *why) {
+    if (g->state == next) return;
+    cr_debug("gateway of round %llu: %s -> %s (%s)", (unsigned long long) g->hello.round,
+             name_of(g->state), name_of(next), why);
+    g->state = next;
+}
+
 /* Call this when no connection to the store can help any more. Closes the connections of all
  * workers, which would wait in vain. */
 static void end_gateway(struct way_gateway *g, const char *why) {
     cr_warn("the gateway to the store of round %llu at %s:%u ends, and with it the connections of "
             "this node's workers: %s", (unsigned long long) g->hello.round, g->host, g->port, why);
-    g->state = GATEWAY_OVER;
+    enter(g, GATEWAY_OVER, why);
     hang_up(g);
     (void) uv_timer_stop(&g->timer);
     while (!LIST_EMPTY(&g->clients)) close_client(LIST_FIRST(&g->clients));
@@ -262,7 +311,8 @@ static void end_gateway(struct way_gateway *g, const char *why) {
 
 static void on_timer(uv_timer_t *timer);
 
-/* Call this when there is no connection any more, or none could be made. */
+/* Call this when the connection to the store is lost, or could not be established. Closes it, and
+ * starts the timer for the next try. */
 static void lost_up(struct way_gateway *g, const char *why) {
     if (g->state == GATEWAY_OPEN) {
         g->lost_ms = uv_now(g->loop);
@@ -273,7 +323,7 @@ static void lost_up(struct way_gateway *g, const char *why) {
                    "the gateway %s to the store at %s:%u, and tries again: %s", had, g->host,
                    g->port, why);
     hang_up(g);
-    g->state = GATEWAY_DOWN;
+    enter(g, GATEWAY_DOWN, why);
     (void) uv_timer_start(&g->timer, on_timer, g->retry_ms, 0);
     g->retry_ms = 2 * g->retry_ms < RETRY_MAX_MS ? 2 * g->retry_ms : RETRY_MAX_MS;
 }
@@ -310,7 +360,7 @@ static void take_welcome(struct way_gateway *g) {
         return;
     }
     cr_buffer_consume(&g->welcome, STORE_GATEWAY_WELCOME);
-    g->state = GATEWAY_OPEN;
+    enter(g, GATEWAY_OPEN, "WELCOME");
     g->retry_ms = RETRY_MIN_MS;
     (void) uv_timer_start(&g->timer, on_timer, PING_MS, 0);
     say_open(g);
@@ -357,7 +407,7 @@ static void connect_up(struct way_gateway *g) {
         return;
     }
     g->users++;
-    g->state = GATEWAY_GREETING;
+    enter(g, GATEWAY_GREETING, "connecting");
     secured_stream_open(g->up);
     (void) uv_timer_start(&g->timer, on_timer, PING_MS, 0);
 }
@@ -378,9 +428,9 @@ static void on_timer(uv_timer_t *timer) {
 
 /* ---- opening and closing ---- */
 
-/* Binds a new socket to a port of 127.0.0.1: to a free one of the range, beginning at a random one,
- * or to any free one if there is no range. Stores the socket in *fd. Returns 0 or a negative
- * errno. */
+/* Binds a new socket to a free port of 127.0.0.1. If there is a range of ports, tries the ports of
+ * the range, beginning at a random one; else takes any free port. Stores the socket in *fd. Returns
+ * 0 or a negative errno. */
 static int bind_some_port(struct cr_port_range ports, int *fd) {
     uint32_t count = cr_port_range_count(ports), start = 0;
     struct sockaddr_in here;
@@ -412,10 +462,10 @@ static int begin_to_listen(struct way_gateway *g, struct cr_port_range ports) {
 }
 
 static uint16_t bound_port(const struct way_gateway *g) {
-    struct sockaddr_in here = {0};
+    struct sockaddr_storage here = {0};
     int len = sizeof(here);
     (void) uv_tcp_getsockname(&g->listener, (struct sockaddr *) &here, &len);
-    return ntohs(here.sin_port);
+    return cr_address_port((struct sockaddr *) &here);
 }
 
 static void on_handle_closed(uv_handle_t *handle) { drop_user(handle->data); }
@@ -428,9 +478,10 @@ void way_gateway_close(struct way_gateway *g, void (*on_close)(void *arg), void 
              (unsigned long long) joined);
     g->on_close = on_close;
     g->arg = arg;
-    g->state = GATEWAY_OVER;
+    enter(g, GATEWAY_OVER, "the round is over");
     hang_up(g);
     while (!LIST_EMPTY(&g->clients)) close_client(LIST_FIRST(&g->clients));
+    refusal_free(g->refusal);
     uv_close((uv_handle_t *) &g->listener, on_handle_closed);
     uv_close((uv_handle_t *) &g->timer, on_handle_closed);
 }
@@ -447,9 +498,15 @@ static struct way_gateway *new_gateway(struct way *w, const struct way_gateway_o
     g->hello.round = o->round;
     (void) snprintf(g->host, sizeof(g->host), "%s", o->host);
     g->run_id = strdup(o->run_id);
+    g->read_buffer = malloc(READ_SIZE);
     g->core = store_gateway_new(&limits);
-    if (g->run_id != NULL && g->core != NULL) return g;
+    g->refusal = refusal_new();
+    bool is_whole = g->run_id != NULL && g->read_buffer != NULL && g->core != NULL &&
+                    g->refusal != NULL;
+    if (is_whole) return g;
+    refusal_free(g->refusal);
     store_gateway_free(g->core);
+    free(g->read_buffer);
     free(g->run_id);
     free(g);
     return NULL;

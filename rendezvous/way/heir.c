@@ -2,6 +2,7 @@
  * opens a host of its own, which serves nobody until the member decides to take over. */
 #include "rendezvous/way/remote_way_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -11,8 +12,8 @@ void way_remote_aim(struct way *w, const char *addr, uint16_t port) {
     struct remote_way *r = (struct remote_way *) w;
     const char *host = port != 0 ? addr : r->home.host;
     r->aims_home = port == 0;
-    /* if memory is short, this try goes to the old address; a later one will go to the new
-     * address */
+    /* dial_aim() fails only if memory is short: in that case this try goes to the old address, and
+     * a later try calls dial_aim() again */
     (void) dial_aim(r->dial, host, port != 0 ? port : r->home.port);
 }
 
@@ -33,8 +34,8 @@ uint16_t way_remote_heir_port(struct way *w) {
     return w->heir != NULL ? coordinator_host_port(w->heir) : 0;
 }
 
-/* From now on, tells whoever listens at the endpoint that the coordinator is at `addr` and `port`,
- * as long as this node leads the job. */
+/* Starts the knocker, which sends LEADS to the host at the endpoint every few seconds, as long as
+ * this node leads the job. LEADS says that the coordinator is at `addr` and `port`. */
 static void knock_at_endpoint(struct remote_way *r, const char *addr, uint16_t port) {
     if (r->knocker == NULL) {
         struct knocker_settings s = {.host = r->host, .port = r->home.port, .run_id = r->run_id,
@@ -49,7 +50,7 @@ void way_remote_lead(struct way *w, uint64_t epoch, const char *addr) {
     /* discard what this host knows from an earlier election */
     coordinator_host_depose(w->heir, "another election");
     coordinator_host_lead(w->heir, epoch, true);
-    coordinator_host_may_form(w->heir, true);
+    coordinator_host_may_form(w->heir, CR_FOREVER);
     struct remote_way *r = (struct remote_way *) w;
     uint16_t port = coordinator_host_port(w->heir);
     if (r->signpost != NULL) remote_way_publish(r, epoch, addr, port);
@@ -70,7 +71,8 @@ void way_remote_follow(struct way *w, uint64_t coordinator, uint64_t epoch, cons
     }
     if (is_us) return;
     if (r->knocker != NULL) knocker_stop(r->knocker);
-    /* port 0: the coordinator is the one that the signpost names, which may be this node's own */
+    /* Port 0 means: the coordinator is the one that the signpost names. If this node's own host may
+     * be that one, this node goes on writing to the signpost. */
     bool hosts_itself = port == 0 && w->host != NULL;
     if (r->signpost != NULL && !hosts_itself) signpost_fall_silent(r->signpost);
     if (w->heir != NULL) coordinator_host_depose(w->heir, "another node leads");

@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time in ms from one knock to the next. If the endpoint's launcher is started again, it learns in
- * time where the coordinator is: it forms no round before the last call is over (30 s by
- * default). */
+/* Time in ms from one knock to the next. A launcher that is started again at the endpoint forms no
+ * round before its last call is over (30 s by default), so it gets several knocks before that. */
 #define KNOCK_MS 2000
 
 struct knocker {
@@ -24,7 +23,7 @@ struct knocker {
      * because the ends must authenticate each other before LEADS is sent. */
     struct secured_stream *stream;
     uv_timer_t timer;
-    int open_handles; /* streams that are not freed yet, and the timer */
+    int open_handles; /* number of streams that are not freed yet, plus 1 for the timer */
     void (*on_close)(void *arg);
     void *on_close_arg;
 };

@@ -1,7 +1,7 @@
-/* Tells whoever listens at a job's endpoint that another host leads the job (LEADS). The host of
- * the endpoint was lost, so usually nobody listens there. But the lost launcher may come back, or
- * be started again, and new nodes come to the endpoint. A node that has taken over runs a knocker
- * while it leads. */
+/* Sends LEADS to the host at a job's endpoint, every few seconds: it says that another host leads
+ * the job. A node that has taken over runs a knocker while it leads. Usually nobody listens at the
+ * endpoint, because its host was lost. But the launcher that was lost may come back, or be
+ * started again, and new nodes connect to the endpoint. */
 #ifndef RENDEZVOUS_KNOCKER_INTERNAL_H
 #define RENDEZVOUS_KNOCKER_INTERNAL_H
 

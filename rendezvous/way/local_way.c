@@ -13,8 +13,8 @@
 
 #define OUT_OF_MEMORY "out of memory"
 
-/* bytes for which each buffer has memory from the beginning: a few of the largest frames, which is
- * more than a turn queues, so that a lack of memory does not end the connection */
+/* bytes that are reserved for each buffer when the way is created: four of the largest frames. One
+ * turn of the loop queues less, so that later a lack of memory does not end the connection */
 #define QUEUE_ROOM (4 * RDZV_FRAME_MAX)
 
 struct local_way {
@@ -68,8 +68,8 @@ static void open_peer(struct local_way *l) {
     else l->way.events->on_lost(l->way.arg, RENDEZVOUS_BROKEN, OUT_OF_MEMORY);
 }
 
-/* Takes the bytes out of the queue, which then has the spare buffer: while the bytes are delivered,
- * others may be queued. */
+/* Returns the bytes of the queue, and gives the queue the spare buffer, because other bytes may be
+ * queued while the returned ones are delivered. */
 static struct cr_buffer take(struct local_way *l, struct cr_buffer *queue) {
     struct cr_buffer data = *queue;
     *queue = l->spare;

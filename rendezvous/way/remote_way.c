@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Call this if the endpoint's name could not be resolved when the plan was made. Returns whether
- * this machine has the endpoint's address, and if it has, completes the plan. If it has not, frees
- * the plan, so that this node never hosts. Also returns false if the name still cannot be
- * resolved. */
+/* time in ms for the relay to answer, before the node connects to the endpoint itself */
+#define RELAY_FIRST_MS 3000
+
+/* Looks up the endpoint's name again, which could not be resolved when the plan was made. If this
+ * machine has the endpoint's address, completes the plan r->may_host and returns true. If the
+ * machine does not have it, frees that plan, so that this node never hosts, and returns false. If
+ * the name still cannot be resolved, only returns false. */
 static bool is_here(struct remote_way *r) {
     struct host_addresses found;
     struct cr_error err = {0};
@@ -33,9 +36,12 @@ static bool is_here(struct remote_way *r) {
 static void try_to_host(struct remote_way *r) {
     struct cr_error err = {0};
     if (r->may_host->unresolved && !is_here(r)) return;
-    if (way_open_host(r->way.loop, r->may_host, r->run_id, r->close_timeout_ms, &r->way.host,
-                      &err) < 0)
+    r->host_rc = way_open_host(r->way.loop, r->may_host, r->run_id, r->close_timeout_ms,
+                               &r->way.host, &err);
+    if (r->host_rc < 0) {
+        (void) snprintf(r->host_why, sizeof(r->host_why), "%.199s", err.text);
         return;
+    }
     cr_info("no process listened at '%s': the coordinator is this node", r->may_host->where);
     free(r->may_host);
     r->may_host = NULL;
@@ -54,9 +60,51 @@ static void on_host_time(uv_timer_t *timer) {
     r->way.events->on_lost(r->way.arg, RENDEZVOUS_BROKEN, "this node hosts now");
 }
 
+/* ---- relays ---- */
+
+/* Connects to the endpoint, without the relay. */
+static void connect_home(struct remote_way *r) {
+    r->is_by_relay = false;
+    (void) uv_timer_stop(&r->host_timer);
+    if (dial_aim(r->dial, r->home.host, r->home.port) < 0) cr_warn("connect: out of memory");
+    dial_open(r->dial, r->greeting.data, r->greeting.len);
+}
+
+/* Connects to the endpoint, because the relay has not answered for RELAY_FIRST_MS. */
+static void on_relay_time(uv_timer_t *timer) {
+    struct remote_way *r = timer->data;
+    if (!dial_is_open(r->dial)) return;
+    cr_debug("no answer from the relay at '%s' port %u", r->relay.host, r->relay.port);
+    dial_shut(r->dial);
+    connect_home(r);
+}
+
+/* Connects to the relay. If it does not answer, connect_home() follows. */
+static void connect_by_relay(struct remote_way *r) {
+    r->is_by_relay = true;
+    if (dial_aim(r->dial, r->relay.host, r->relay.port) < 0) cr_warn("connect: out of memory");
+    (void) uv_timer_start(&r->host_timer, on_relay_time, RELAY_FIRST_MS, 0);
+    dial_open(r->dial, r->greeting.data, r->greeting.len);
+}
+
+/* Corrects the addresses of a connection to a relay. The other end is not the coordinator, so
+ * *peer_addr becomes the address of the endpoint. If this end has a loopback address, because the
+ * relay is on this machine, other machines cannot use *own_addr. So if the endpoint is on another
+ * machine, *own_addr becomes the address at which other machines reach this one. */
+static void correct_ends(struct remote_way *r, const char **own_addr, const char **peer_addr) {
+    bool is_far = !addr_is_loopback(r->home_addr);
+    if (!r->is_by_relay) return;
+    *peer_addr = r->home_addr;
+    if (!is_far || !addr_is_loopback(*own_addr)) return;
+    addr_of_machine(r->machine_addr);
+    *own_addr = r->machine_addr;
+}
+
 static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
     struct remote_way *r = arg;
     (void) uv_timer_stop(&r->host_timer);
+    r->is_open = true;
+    correct_ends(r, &own_addr, &peer_addr);
     free(r->may_host);
     r->may_host = NULL;
     r->may_claim = false;
@@ -71,6 +119,13 @@ static void on_data(void *arg, const char *data, size_t len) {
 
 static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct remote_way *r = arg;
+    if (r->is_by_relay && !r->is_open) {
+        connect_home(r);
+        return;
+    }
+    /* if the relay has closed the connection, the coordinator may still run, so the node may
+     * resume */
+    if (r->is_by_relay) how = RENDEZVOUS_BROKEN;
     if (r->may_host != NULL && !r->may_host->asks_first) try_to_host(r);
     r->way.events->on_lost(r->way.arg, how, why);
 }
@@ -93,10 +148,13 @@ static const struct dial_events dial_events = {
 void remote_way_connect(struct way *w, const void *greeting, size_t len) {
     struct remote_way *r = (struct remote_way *) w;
     cr_buffer_clear(&r->greeting);
-    /* if memory is short, a later look at the signpost connects with an empty greeting, which no
-     * coordinator answers, and the member tries again */
+    /* If memory is short, the greeting stays empty. A connection that is made after a look at the
+     * signpost then sends no greeting, so no coordinator answers, and the member tries again. */
     (void) cr_buffer_append(&r->greeting, greeting, len);
+    bool has_relay = r->relay.port != 0 && r->may_host == NULL && r->aims_home;
+    r->is_open = r->is_by_relay = false;
     if (r->signpost != NULL && r->aims_home) remote_way_look(r);
+    else if (has_relay) connect_by_relay(r);
     else dial_open(r->dial, greeting, len);
 }
 
@@ -108,6 +166,7 @@ void remote_way_flush(struct way *w) { dial_flush(((struct remote_way *) w)->dia
 void remote_way_hang_up(struct way *w) {
     struct remote_way *r = (struct remote_way *) w;
     if (r->signpost != NULL) signpost_hang_up(r->signpost);
+    if (r->is_by_relay) (void) uv_timer_stop(&r->host_timer);
     dial_shut(r->dial);
 }
 
@@ -117,14 +176,34 @@ const char *way_remote_coordinator_addr(const struct way *w) {
     return ((const struct remote_way *) w)->coordinator_addr;
 }
 
-/* If this node may host, it has the endpoint's address but could not bind the port; then the report
- * begins with that. */
+/* Writes to r->report why this node, which has the endpoint's address, does not host; and after
+ * that `tries`, the dial's report on the addresses. If the port is in use, but nothing has shown
+ * that it is not crun, a crun of this job may have it: one that is stopped, or has another
+ * secret. */
+static void report_why_not_host(struct remote_way *r, const char *tries) {
+    const char *has = "this node has the address, but";
+    size_t room = sizeof(r->report);
+    if (r->host_rc != -EADDRINUSE) {
+        (void) snprintf(r->report, room, "%s cannot host: %s; %.200s", has, r->host_why, tries);
+    } else if (dial_has_stranger(r->dial)) {
+        (void) snprintf(r->report, room, "%s another program has the port: %.250s; give "
+                        "--rdzv-endpoint another port", has, tries);
+    } else {
+        (void) snprintf(r->report, room, "%s the port is in use: %.250s; unless a crun of this job "
+                        "has it, give --rdzv-endpoint another port", has, tries);
+    }
+}
+
+/* Returns the dial's report on the addresses. If this node has tried to host and may still host,
+ * the report begins with the reason why it does not. If a TCPStore at the endpoint serves as a
+ * signpost and has named no coordinator yet, the report says what came of asking it; "" before its
+ * first answer. */
 const char *way_remote_report(struct way *w) {
     struct remote_way *r = (struct remote_way *) w;
     const char *tries = dial_report(r->dial);
-    if (r->may_host == NULL || r->may_host->unresolved || tries[0] == '\0') return tries;
-    (void) snprintf(r->report, sizeof(r->report),
-                    "this node has the address, but another program has the port: %.300s", tries);
+    if (r->signpost != NULL && r->named.port == 0) return r->report;
+    if (r->may_host == NULL || r->host_rc == 0 || tries[0] == '\0') return tries;
+    report_why_not_host(r, tries);
     return r->report;
 }
 
@@ -191,6 +270,19 @@ int remote_way_init(struct remote_way *r, const struct way_kind *kind, uv_loop_t
     return 0;
 }
 
+/* Reads the option `relay`, which backend_check() has checked. */
+static void set_relay(struct remote_way *r, const struct rendezvous_options *o) {
+    struct host_addresses found;
+    struct cr_error err = {0};
+    if (o->relay[0] == '\0') return;
+    if (addr_look_up(o->endpoint.host, &found, &err) < 0) {
+        cr_warn("the relay is not used: %s", err.text);
+        return;
+    }
+    memcpy(r->home_addr, found.first, sizeof(r->home_addr));
+    (void) cr_endpoint_parse(o->relay, BACKEND_RELAY_PORT, &r->relay, &err);
+}
+
 /* Creates a remote way whose node connects to `host` if it connects to no heir. */
 static struct remote_way *new_way(uv_loop_t *loop, const struct rendezvous_options *o,
                                   const struct backend_plan *plan, const char *host) {
@@ -213,8 +305,8 @@ static struct remote_way *new_way(uv_loop_t *loop, const struct rendezvous_optio
     return r;
 }
 
-/* A node that hosts reaches its host through loopback, unless the host listens at one address
- * only. */
+/* The node connects to its own host through loopback. If the host listens at one address only, the
+ * node connects to that address. */
 struct way *way_remote_new_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                                    const struct backend_plan *plan,
                                    struct coordinator_host *host) {
@@ -229,11 +321,15 @@ struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *o,
                            const struct backend_plan *plan, const struct backend_plan *may_host) {
     struct remote_way *r = new_way(loop, o, plan, o->endpoint.host);
     if (r == NULL) return NULL;
+    set_relay(r, o);
     if (may_host != NULL) r->may_host = malloc(sizeof(*r->may_host));
     if (r->may_host != NULL)
         /* if malloc() has failed, may_host stays NULL, so this node never hosts, but it can
          * connect */
         *r->may_host = *may_host;
+    /* in all other cases the caller has just tried to host */
+    bool tries_later = r->may_host != NULL && (may_host->asks_first || may_host->unresolved);
+    if (r->may_host != NULL && !tries_later) r->host_rc = -EADDRINUSE;
     if (r->may_host != NULL && r->may_host->asks_first) {
         dial_sort(r->dial);
         (void) uv_timer_start(&r->host_timer, on_host_time, (uint64_t) may_host->host_delay_ms, 0);

@@ -1,5 +1,5 @@
-/* Asks and writes a signpost: see signpost_internal.h. Each question has a connection of its own.
- */
+/* Reads and writes the key of a signpost: see signpost_internal.h. Each question to the TCPStore
+ * has a connection of its own. */
 #include "rendezvous/way/signpost_internal.h"
 
 #include "base/buffer.h"
@@ -34,13 +34,14 @@ struct signpost {
     const struct signpost_events *events;
     void *arg;
     struct question *current;          /* the question that is under way, or NULL */
-    char mine[SIGNPOST_VALUE_MAX];     /* the value that signpost_look() claims; "" = none */
+    /* value with which signpost_look() claims the key; "" = it does not claim */
+    char mine[SIGNPOST_VALUE_MAX];
     bool publishes;
     struct signpost_value published;
     char published_text[SIGNPOST_VALUE_MAX];
     uv_timer_t limit;   /* runs while a question is under way */
     uv_timer_t publish; /* runs while this node publishes */
-    int open_handles;   /* questions that are not freed yet, and the timers */
+    int open_handles;   /* number of questions that are not freed yet, and of open timers */
     bool closing;
     void (*on_close)(void *arg);
     void *on_close_arg;
@@ -110,8 +111,9 @@ static void got_look(struct signpost *s, const char *value) {
     }
 }
 
-/* If the key has an older value, replaces that value at once. Texts that no crun has written count
- * as older. */
+/* Handles the value that the key has now. If it is older than the value that this node publishes,
+ * replaces it at once; a text that no crun has written counts as older. If it is another value and
+ * not older, stops publishing, and calls on_named. */
 static void got_published(struct signpost *s, const char *value) {
     struct signpost_value v;
     if (strcmp(value, s->published_text) == 0) return;
@@ -181,7 +183,9 @@ static void on_limit(uv_timer_t *timer) {
     else if (!s->closing) s->events->on_unknown(s->arg, "out of memory");
 }
 
-/* Asks on a new connection. If memory is short, the timer `limit` reports that. */
+/* Asks on a new connection, and drops the question that is under way. If memory is short, a
+ * question TO_LOOK ends with on_unknown, which the timer `limit` calls; any other question is left
+ * out. */
 static void ask(struct signpost *s, enum purpose purpose, const char *expected,
                 const char *desired, int64_t limit_ms) {
     drop(s);

@@ -1,7 +1,7 @@
 /* A signpost: a TCPStore at the endpoint that somebody else runs, which cannot host a coordinator.
- * Its key of the job says which node does (signpost_value_internal.h). The first node that claims
- * the key hosts; while it does, it writes the key again every few seconds, in case the store has
- * lost it. */
+ * One key of it says which node hosts the job's coordinator (signpost_value_internal.h). The first
+ * node that claims the key hosts. While that node hosts, it writes the key again every few seconds,
+ * in case the store has lost it. */
 #ifndef RENDEZVOUS_SIGNPOST_INTERNAL_H
 #define RENDEZVOUS_SIGNPOST_INTERNAL_H
 
@@ -16,7 +16,7 @@ struct signpost_events {
     /* The key names this node: the claim of signpost_look() has won. */
     void (*on_won)(void *arg, const struct signpost_value *value);
     /* The key names another node. Also called, at any time, when a newer value has replaced the one
-     * that signpost_publish() writes; then no value is written any more. */
+     * that signpost_publish() writes; in that case this node writes no value any more. */
     void (*on_named)(void *arg, const struct signpost_value *value);
     /* Returns whether the value of signpost_publish() may be written now. */
     bool (*may_publish)(void *arg);

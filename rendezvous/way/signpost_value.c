@@ -1,6 +1,6 @@
-/* What stands on a signpost, and the requests by which it is read and written: see
- * signpost_value_internal.h. The bytes are those of the protocol of torch's TCPStore since 2.1, or
- * of the one before. */
+/* The value of a signpost's key, and the requests by which it is read and written: see
+ * signpost_value_internal.h. The requests follow the protocol of torch's TCPStore, in the form of
+ * torch 2.1 and later or in that of torch 2.0 and earlier. */
 #include "rendezvous/way/signpost_value_internal.h"
 
 #include "rendezvous/protocol/protocol.h"

@@ -1,14 +1,14 @@
-/* What stands on a signpost, and the requests by which it is read and written. Pure.
+/* The value of a signpost's key, and the requests by which it is read and written. Pure.
  *
- * A signpost is a TCPStore at the endpoint that is none of ours. One key of it says which node
- * hosts the coordinator of a job. Its value is the line
+ * A signpost is a TCPStore at the endpoint that another program than crun serves. One key of the
+ * store says which node hosts the coordinator of a job. The value of this key is the line
  *
  *     crun-rendezvous 1 EPOCH TURN PORT ADDRESS NONCE
  *
  * A value with a larger epoch replaces one with a smaller epoch; of two values with one epoch, the
- * one with the larger turn is newer. Heirs have larger epochs; a node that finds that the named
- * node does not answer, before any coordinator has answered it, takes the next turn. An empty
- * value, or no key, means that no node hosts. */
+ * one with the larger turn is newer. An heir writes a larger epoch. A node that has reached no
+ * coordinator yet, and finds that the named node does not answer, writes the same epoch and the
+ * next turn. An empty value, or no key, means that no node hosts. */
 #ifndef RENDEZVOUS_SIGNPOST_VALUE_INTERNAL_H
 #define RENDEZVOUS_SIGNPOST_VALUE_INTERNAL_H
 
@@ -38,8 +38,8 @@ bool signpost_is_newer(const struct signpost_value *a, const struct signpost_val
  * torch 2.0 and earlier. Returns 0 or -ENOMEM. */
 int signpost_ask(struct cr_buffer *out, bool is_old, const char *run_id, const char *expected,
                  const char *desired);
-/* The value that signpost_ask() expects and desires in order to change nothing. If there is no key,
- * the store answers with this text. */
+/* To read the key without changing it, pass this text to signpost_ask() as `expected` and as
+ * `desired`. If there is no key, the store answers with this text. */
 #define SIGNPOST_NOTHING "?"
 
 enum signpost_answer {

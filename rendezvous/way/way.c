@@ -76,11 +76,11 @@ static int open_host_of_one(uv_loop_t *loop, const struct backend_plan *plan, co
     return way_open_host(loop, &unheard, run_id, close_timeout_ms, out, err);
 }
 
-/* Opens the way of a node that hosts or may host. A node that asks first whether another node hosts
- * gets a remote way. So does a node that only may host if the port is in use, because normally
- * another process on this machine hosts already. Any other node hosts, and gets the local way. But
- * if another node may take over, it gets a remote way to its own host, because it has to join that
- * other node if its own host loses the majority of the nodes. */
+/* Opens the way of a node that hosts or may host. If the node has to ask first whether another node
+ * hosts, it gets a remote way. If it may host (BACKEND_MAY_HOST) but the port is in use, it gets a
+ * remote way, too, because normally another process on this machine hosts already. Any other node
+ * hosts and gets the local way. But if heirs are allowed, it gets a remote way to its own host,
+ * because it has to join an heir if its own host loses the majority of the nodes. */
 static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
                         const struct backend_plan *plan, struct way **out, struct cr_error *err) {
     struct coordinator_host *host;
@@ -107,6 +107,7 @@ static int open_hosting(uv_loop_t *loop, const struct rendezvous_options *o,
  * only has keys of other jobs or roles. */
 static int check_key(struct secure_ring *ring, const char *run_id, struct cr_error *err) {
     uint8_t key[SECURE_KEY];
+    if (secure_ring_is_munge(ring)) return 0;
     int rc = secure_ring_choose(ring, SECURE_MEMBER, run_id, key, err);
     explicit_bzero(key, sizeof(key));
     return rc;
@@ -139,7 +140,10 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
     secured.says_open = options->auth != RENDEZVOUS_AUTH_OFF;
     secured.has_secret = secured.says_open && secure_token_path(options->token_file) != NULL;
     if (needs_ring) rc = secure_ring_find(options->auth, options->token_file, &secured.ring, err);
-    if (secured.ring != NULL) rc = check_key(secured.ring, options->run_id, err);
+    if (secured.ring != NULL) {
+        secured.has_secret = true;
+        rc = check_key(secured.ring, options->run_id, err);
+    }
     if (rc == 0) rc = open_kind(loop, options, &secured, out, err);
     if (rc < 0) {
         secure_ring_close(secured.ring);
@@ -152,7 +156,7 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
 
 /* ---- calls that go to the kind of way ---- */
 
-const struct coordinator_host *way_host(const struct way *w) { return w->host; }
+struct coordinator_host *way_host(const struct way *w) { return w->host; }
 
 bool way_has_secret(const struct way *w) { return w->ring != NULL; }
 struct secure_ring *way_ring(const struct way *w) { return w->ring; }
@@ -227,8 +231,8 @@ static void on_host_closed(void *arg) {
     else on_heir_closed(w);
 }
 
-/* Closes what this node hosts. On the elected way, `why` is NULL for coordinator_host_close(): the
- * jobs do not end, because the next leader continues them. */
+/* Closes what this node hosts. On the elected way, passes NULL as `why` to
+ * coordinator_host_close(), so that the jobs do not end: the next leader continues them. */
 void way_closed(struct way *w) {
     const char *why = w->kind == &way_elected ? NULL : w->why;
     if (w->host != NULL) coordinator_host_close(w->host, why, on_host_closed, w);

@@ -27,7 +27,7 @@ struct secure_ring;
 enum backend_hosting {
     BACKEND_CONNECTS,  /* the coordinator is in another process */
     BACKEND_HOSTS,     /* the coordinator is in this process */
-    BACKEND_MAY_HOST,  /* the first process on this machine to bind the port hosts */
+    BACKEND_MAY_HOST,  /* this node hosts if it is the first on its machine to bind the port */
     BACKEND_ELECTS,    /* the coordinator is on the node that etcd elects */
 };
 
@@ -37,10 +37,12 @@ struct backend_plan {
     char where[CR_HOST_MAX + 8];
     /* addresses of the endpoint and of this host, for error texts */
     char facts[512];
+    const char *advice; /* what to check if the coordinator cannot be reached */
     /* address this node publishes; "" = its address on the connection to the coordinator */
     char own_addr[RDZV_ADDR_MAX];
-    /* own_addr if the user gave it as a number and this machine has it: the stores of this node
-     * listen there and nowhere else. "" = --local-addr does not decide where they listen */
+    /* own_addr if the user gave it as a numeric address and this machine has that address: the
+     * stores of this node listen there and nowhere else. "" = --local-addr does not decide where
+     * they listen */
     char own_bind[RDZV_ADDR_MAX];
     /* address at which other nodes reach this machine, if no better one is known. If the user wrote
      * a loopback address as the endpoint, it is that address, because all nodes are on this
@@ -69,7 +71,8 @@ struct backend_plan {
     uint64_t instance;                 /* `instance` in this node's JOIN */
     /* The fields below are used only if this node hosts the coordinator or may do so. */
     bool alone;                        /* true: the job has one node and listens nowhere */
-    /* true if the job has one node; it then runs even if another program has the endpoint's port */
+    /* true if the job has one node; such a job runs even if another program has the endpoint's
+     * port */
     bool one_node;
     char store_host[CR_HOST_MAX];      /* where the rounds' stores listen; "" = all interfaces */
     /* port of all rounds' stores; 0 = a new port for each round */
@@ -79,12 +82,14 @@ struct backend_plan {
     char store_addr[RDZV_ADDR_MAX];
     char listen_host[CR_HOST_MAX];     /* where other nodes connect if store_port is 0 */
     uint16_t listen_port;              /* port at listen_host; 0 = other nodes cannot connect */
-    /* the secrets of the job, set and owned by way_open(); NULL = none */
+    /* the secrets of the job, set and owned by way_open(); NULL if no connection is to be
+     * authenticated */
     struct secure_ring *ring;
-    /* true: the job has a secret. `ring` may be NULL all the same, if no other process can connect.
-     * Set by way_open(). */
+    /* true: the job has a secret; set by way_open(). Even then `ring` is NULL if no other process
+     * can connect, because in that case there is nobody to authenticate. */
     bool has_secret;
-    bool says_open; /* true: a host without a secret logs that it is open; from way_open() */
+    /* true: a host without a secret logs that its jobs are open; set by way_open() */
+    bool says_open;
     struct cr_port_range ports;        /* the ports that may be chosen where none is given */
     struct rendezvous_store_guard store_guard; /* whom the rounds' stores serve */
 };
@@ -125,7 +130,7 @@ int way_open(uv_loop_t *loop, const struct rendezvous_options *options,
              const struct backend_plan *plan, const struct way_events *events, void *arg,
              struct way **out, struct cr_error *err);
 
-/* Returns whether the job has a secret, which nodes of other processes have to prove. */
+/* Returns whether the job has a secret. If it has, nodes in other processes must authenticate. */
 bool way_has_secret(const struct way *w);
 /* Returns the secrets of the job, or NULL if it has none. Valid until way_close(). */
 struct secure_ring *way_ring(const struct way *w);
@@ -136,7 +141,7 @@ bool way_hosts(const struct way *w);
  * this node", "is there" (at the endpoint) or "is elected". */
 const char *way_description(const struct way *w);
 /* Returns what this node hosts, or NULL if it hosts nothing. */
-const struct coordinator_host *way_host(const struct way *w);
+struct coordinator_host *way_host(const struct way *w);
 /* Returns the numeric address at which this node last reached the coordinator; "" on the local way
  * and before the first connection. */
 const char *way_coordinator_addr(const struct way *w);
@@ -150,17 +155,19 @@ const char *way_report(struct way *w);
 /* Makes the next way_connect() go to this numeric address; if `port` is 0, to the endpoint. Does
  * nothing on a way without heirs. */
 void way_aim(struct way *w, const char *addr, uint16_t port);
-/* Returns the port at which this node serves the others if it takes over the coordinator's part.
- * The first call opens the port. Returns 0 if this way has no heirs, or if no port could be opened;
- * the reason of a failure is logged. */
+/* Returns the port at which this node serves other nodes if it takes over. The first call opens the
+ * port. Returns 0 if this way has no heirs, or if no port could be opened; in the second case, logs
+ * the reason. */
 uint16_t way_heir_port(struct way *w);
-/* Call this when this node takes over the coordinator's part, with the given epoch. From now on it
- * serves nodes at way_heir_port(). `addr` is the address that this node publishes. */
+/* Makes this node the host of the coordinator, with the given epoch. Call this when this node takes
+ * over. From now on it serves other nodes at way_heir_port(). `addr` is the address that this node
+ * publishes. */
 void way_lead(struct way *w, uint64_t epoch, const char *addr);
-/* Call this with each ROUND. `addr` and `port` are those of its coordinator, port 0 if that is the
- * one at the endpoint; `coordinator` and `epoch` are its id and epoch, from its WELCOME. A host in
- * this process that has taken over ends its part, unless it is this coordinator. If an heir leads,
- * the host at the endpoint sends nodes there from now on. */
+/* Tells the way which coordinator this node follows. Call this with each ROUND. `coordinator` and
+ * `epoch` are the id and the epoch of the coordinator that sent the ROUND, from its WELCOME. `addr`
+ * and `port` are those of this coordinator; port 0 means that it is the one at the endpoint. If a
+ * host in this process has taken over before, but is not this coordinator, that host stops leading.
+ * If an heir leads, this node's host at the endpoint sends nodes to that heir from now on. */
 void way_follow(struct way *w, uint64_t coordinator, uint64_t epoch, const char *addr,
                 uint16_t port);
 

@@ -24,7 +24,7 @@ struct way {
     const struct way_events *events;
     void *arg;
     struct coordinator_host *host; /* what this node hosts; NULL = nothing */
-    struct coordinator_host *heir; /* where this node serves if it takes over; NULL = not opened */
+    struct coordinator_host *heir; /* the host at which this node takes over; NULL = not opened */
     struct secure_ring *ring;      /* the secrets of the job; NULL = none */
     bool closing;
     const char *why;               /* reason for other nodes; set by way_close() */
@@ -39,7 +39,8 @@ extern const struct way_kind way_local, way_remote, way_elected;
  * 0, or a negative errno and a text in err. */
 struct way *way_local_new(uv_loop_t *loop, struct coordinator_host *host);
 /* `may_host` is the plan by which this node hosts if no process listens at the endpoint; NULL = it
- * never hosts. It is copied. */
+ * never hosts. It is copied. Unless it is unresolved or asks first, the caller has tried to host by
+ * it, and the port was in use. */
 struct way *way_remote_new(uv_loop_t *loop, const struct rendezvous_options *options,
                            const struct backend_plan *plan, const struct backend_plan *may_host);
 /* Creates a remote way to the coordinator in this process: its node connects to `host` over TCP,
@@ -56,7 +57,7 @@ void way_remote_secure(struct way *w);
 const char *way_remote_coordinator_addr(const struct way *w);
 const char *way_elected_trouble(const struct way *w);
 const char *way_remote_report(struct way *w);
-/* The calls of way.h of the same names, for a remote way. */
+/* What way_aim(), way_heir_port(), way_lead() and way_follow() of way.h do on a remote way. */
 void way_remote_aim(struct way *w, const char *addr, uint16_t port);
 uint16_t way_remote_heir_port(struct way *w);
 void way_remote_lead(struct way *w, uint64_t epoch, const char *addr);

@@ -44,20 +44,20 @@ int store_list_add(struct store_list_builder *b, const void *data, size_t len);
 struct store_list store_list_build(struct store_list_builder *b);
 void store_list_drop(struct store_list_builder *b);
 
-/* The default limits of crun's server, which its options can change, and the fixed limits of crun's
- * client. No limit is smaller than that of torch's server; docs/protocols/store.md, section 7,
- * compares them. */
-#define STORE_KEY_MAX   ((size_t) 64 << 10) /* bytes of a key, not counting the '/' that torch's
+/* The fixed limits of crun's client, which are at the same time the default limits of crun's
+ * server; options of the server change them. No limit is smaller than that of torch's server;
+ * docs/protocols/store.md, section 7, has a table of both servers' limits. */
+#define STORE_KEY_MAX   ((size_t) 64 << 10) /* longest key in bytes, without the '/' that torch's
                                              * clients put in front of it */
 #define STORE_VALUE_MAX ((size_t) 64 << 20) /* bytes of one value in one request */
 #define STORE_LIST_MAX  ((size_t) 131072)   /* keys or pairs in one request */
-/* bytes of one request; also, bytes of replies that the server keeps for a client that does not
- * read them */
+/* longest request in bytes; also, the largest number of bytes of replies that the server keeps for
+ * a client that does not read its replies */
 #define STORE_CLIENT_BUFFER_MAX ((size_t) 256 << 20)
 
-/* Most bytes that the client receives as one value, or as all values of one multi_get. If there are
- * more, the call fails with -EMSGSIZE. STORE_REPLY_MAX is larger than STORE_VALUE_MAX, because
- * APPEND can make a value longer than any value that fits into one request. */
+/* Largest number of bytes that the client receives as one value, or as all values of one multi_get.
+ * If there are more, the call fails with -EMSGSIZE. The limit is larger than STORE_VALUE_MAX,
+ * because APPEND can make a value longer than any value that fits into one request. */
 #define STORE_REPLY_MAX ((size_t) 1 << 30)
 
 #endif

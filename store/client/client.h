@@ -24,8 +24,8 @@ struct store_swap {
     struct store_bytes key, expected, desired;
 };
 
-/* The functions that an implementation of a store provides. Users call store_set(), store_get() and
- * so on; those functions are documented below. */
+/* The functions that an implementation of a store provides. Users of a store do not call them
+ * directly, but by store_set(), store_get() and so on, which are documented below. */
 struct store_ops {
     int (*set)(struct store *s, struct store_bytes key, struct store_bytes value,
                int64_t timeout_ms, struct cr_error *err);
@@ -91,10 +91,11 @@ static inline int store_add(struct store *s, struct store_bytes key, int64_t del
 }
 
 /* Sets the key swap->key to swap->desired in two cases: the key's value is swap->expected; or the
- * key does not exist and swap->expected is empty. Otherwise the key stays as it is. Sets *value and
- * *len, as store_get() does, to the key's value after the call. If the key does not exist after the
- * call, *value is a copy of swap->expected. Therefore, if `expected` and `desired` are the same
- * bytes and *value is equal to them, the caller cannot know whether the key exists. */
+ * key does not exist and swap->expected is empty. Otherwise the key stays as it is.
+ *
+ * Sets *value and *len, as store_get() does, to the key's value after the call, or to
+ * swap->expected if the key does not exist after the call. If swap->expected and swap->desired are
+ * equal, a result with these bytes therefore does not show whether the key exists. */
 static inline int store_compare_set(struct store *s, const struct store_swap *swap,
                                     int64_t timeout_ms, void **value, size_t *len,
                                     struct cr_error *err) {
@@ -129,9 +130,10 @@ static inline int store_num_keys(struct store *s, int64_t timeout_ms, int64_t *c
     return s->ops->num_keys(s, timeout_ms, count, err);
 }
 
-/* Appends `value` to the value of the key; creates the key if it does not exist. A server of torch
- * 1.13 or 2.0 lacks the operation append. For such a server the client appends by compare_set,
- * which goes wrong in one case: see append_loop() in fallback.c. */
+/* Appends `value` to the value of the key, or creates the key with this value. A server of torch
+ * 1.13 or 2.0 lacks the operation APPEND. With such a server, the client appends by compare_set;
+ * two clients that append equal bytes at the same time may then append them only once
+ * (append_loop() in fallback.c). */
 static inline int store_append(struct store *s, struct store_bytes key, struct store_bytes value,
                                int64_t timeout_ms, struct cr_error *err) {
     return s->ops->append(s, key, value, timeout_ms, err);
@@ -208,7 +210,7 @@ struct store_client; /* the TCP client; its first member is a struct store */
 enum store_protocol {
     STORE_PROTOCOL_MODERN, /* with VALIDATE and PING: torch 2.5 and later, and crun's server */
     STORE_PROTOCOL_LEGACY, /* without handshake, with opcodes of its own: torch 1.13 and 2.0 */
-    STORE_PROTOCOL_PROBE,  /* not known: the client finds out which, and tries MODERN first */
+    STORE_PROTOCOL_PROBE,  /* unknown: the client tries MODERN first, then LEGACY */
 };
 
 /* Connects to a server, makes the handshake and stores the client in *out. If the connection is
@@ -226,8 +228,8 @@ static inline struct store *store_client_store(struct store_client *c) {
 const char *store_client_protocol(const struct store_client *c);
 
 /* Adds `delta` to a counter and sets *total to the sum, as store_add() does, but sends the key
- * without the leading '/' that the client puts in front of users' keys. torch counts the workers
- * that have connected under such a key, "init/". */
+ * without the leading '/' that the client puts in front of users' keys. torch has such a key,
+ * "init/", in which it counts the workers that have connected. */
 int store_client_add_raw(struct store_client *c, struct store_bytes raw_key, int64_t delta,
                          int64_t timeout_ms, int64_t *total, struct cr_error *err);
 

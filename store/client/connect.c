@@ -45,8 +45,8 @@ static enum store_probe_next confirm(struct store_client *c, struct store_probe 
 static enum store_probe_next attempt(struct store_client *c, struct store_probe *probe,
                                      int64_t deadline_ms, int *rc, struct cr_error *err) {
     int64_t until = cr_deadline_ms(store_probe_limit_ms(probe));
-    c->socket.peer[0] = '\0'; /* store_client_shake() sets `peer` when it has connected; ""
-                               * afterwards means that it could not connect */
+    c->socket.peer[0] = '\0'; /* store_client_shake() sets `peer` as soon as it has connected; if
+                               * `peer` is still "" after the call, it could not connect */
     *rc = store_client_shake(c, probe->how, until < deadline_ms ? until : deadline_ms, err);
     bool connected = c->socket.peer[0] != '\0';
     enum store_probe_next next =

@@ -35,8 +35,8 @@ struct append {
     struct cr_error *err;
 };
 
-/* Sends a compare_set, which sets the key to a->next if the key's value is `expected`. Sets *held
- * to the reply, malloc'ed. */
+/* Sends a compare_set, which sets the key to a->next if the key's value is `expected`. Stores the
+ * reply, malloc'ed, in *held. Returns 0 or a negative errno. */
 static int swap(struct append *a, struct store_bytes expected, void **held, size_t *held_len) {
     struct store_swap request = {a->key, expected, {a->next.data, a->next.len}};
     int64_t left_ms = cr_time_left_ms(a->deadline_ms);
@@ -62,8 +62,8 @@ static int read_value(struct append *a) {
     return rc;
 }
 
-/* Tries once to append. Returns 1 if the bytes are appended; 0 if the key's value was not a->seen,
- * and sets a->seen to the key's present value; or a negative errno. */
+/* Tries once to append. Returns 1 if the bytes are appended. If the key's value was not a->seen,
+ * sets a->seen to the key's present value and returns 0. On error returns a negative errno. */
 static int try_append(struct append *a) {
     struct store_bytes seen = {a->seen, a->seen_len};
     void *held = NULL;

@@ -11,8 +11,8 @@
 #include <sys/queue.h>
 
 struct store_file_key {
-    struct store_bytes key; /* must be the first field: compare() in file_keys.c takes a pointer to
-                             * this struct for a pointer to the key */
+    struct store_bytes key; /* must be the first field, because compare() in file_keys.c uses a
+                             * pointer to this struct as a pointer to the key */
     struct store_bytes value;
     LIST_ENTRY(store_file_key) next; /* links of the list store_file_keys.all, which has no order */
 };

@@ -14,8 +14,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-/* pause in ms between two attempts to lock the file; flock(2) has no timeout, so lock() calls it
- * with LOCK_NB until it succeeds or the deadline has passed */
+/* Pause in ms between two attempts to lock the file. flock(2) has no timeout, so lock() calls
+ * flock() with LOCK_NB until it succeeds or the deadline has passed. */
 #define LOCK_AGAIN_MS 2
 #define FILE_MAX      ((off_t) 4 << 30) /* largest file size in bytes; a larger file is refused with
                                          * -EFBIG */
@@ -85,7 +85,8 @@ static int read_new(struct store_file_access *a, size_t len) {
                           log->replayed + (off_t) log->record.len);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return cr_fail_errno(a->err, "read the store file '%s'", log->path);
-        /* the file has become shorter since fstat(); catch_up() notices this in the next access */
+        /* End of file: the file has become shorter since fstat(). If it is now shorter than
+         * log->replayed, the next access begins with no keys and reads the whole file. */
         if (n == 0) break;
         log->record.len += (size_t) n;
     }

@@ -90,8 +90,8 @@ static int file_set(struct store *s, struct store_bytes key, struct store_bytes 
 }
 
 /* Sets *out to the number in the value of a counter. Reads the number as torch does: white space, a
- * sign, and digits; bytes after the digits are ignored. `value` is NULL if the counter does not
- * exist; it then counts as 0. Returns 0, or -EINVAL if the value does not begin with a number. */
+ * sign, and digits; bytes after the digits are ignored. If the counter does not exist, `value` is
+ * NULL, and *out is set to 0. Returns 0, or -EINVAL if the value does not begin with a number. */
 static int read_counter(const struct store_file_access *a, const struct store_bytes *value,
                         int64_t *out) {
     char text[32] = "", *end = text;

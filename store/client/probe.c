@@ -1,5 +1,5 @@
-/* Decides which handshake to try next, by the server's answers to the earlier ones. probe.h has the
- * diagram. Pure: no I/O. */
+/* Decides which handshake the client tries next, by the server's answers to earlier handshakes.
+ * probe.h has the diagram. Pure: no I/O. */
 #include "store/client/probe.h"
 
 #include "base/clock.h"
@@ -165,7 +165,7 @@ int store_question_encode(enum store_op question, struct cr_buffer *out) {
     if (question == STORE_OP_LIST_KEYS) return store_encode_plain(&e, question);
     if (question == STORE_OP_QUEUE_LEN) return store_encode_key(&e, question, name);
     int rc = store_encode_number(&e, STORE_OP_BARRIER, name, 1);
-    /* BARRIER creates a key with its counter; DELETE removes this key */
+    /* BARRIER creates a key that holds the barrier's counter; DELETE removes this key */
     return rc < 0 ? rc : store_encode_key(&e, STORE_OP_DELETE, name);
 }
 

@@ -13,10 +13,11 @@
  * which does not know VALIDATE and takes the handshake for the first half of a SET. Such a server
  * serves no other client until this client closes the connection; therefore the client waits only
  * for STORE_PROBE_MS. Second, it may be a modern server that is overloaded. The legacy handshake
- * does not tell these two apart, because a modern server may answer it, too; crun's server does.
- * Therefore CONFIRM sends CANCEL_WAIT to a server that has answered LEGACY. An old server does not
- * know CANCEL_WAIT and closes the connection; the client then connects again, and from now on uses
- * the legacy handshake. A modern server answers CANCEL_WAIT with the byte 01. */
+ * does not tell these two apart, because a modern server such as crun's may answer it, too.
+ * Therefore the client sends CANCEL_WAIT to a server that has answered LEGACY; this is CONFIRM. An
+ * old server does not know CANCEL_WAIT and closes the connection. The client then connects again,
+ * and from this moment on uses the legacy handshake. A modern server answers CANCEL_WAIT with the
+ * byte 01. */
 #ifndef STORE_CLIENT_PROBE_H
 #define STORE_CLIENT_PROBE_H
 
@@ -89,7 +90,7 @@ enum store_probe_next store_probe_failed(struct store_probe *p, int code, bool c
 enum store_probe_next store_probe_confirmed(struct store_probe *p, int code, uint8_t byte);
 
 /* Call this if connecting or the handshake has failed with `code`. Returns true if a later attempt
- * may succeed. */
+ * may succeed, for example because the server is not running yet. */
 bool store_worth_retry(int code);
 
 /* The pauses between attempts to connect. The interval grows from 50 ms to 5 s. A pause is a random
@@ -133,9 +134,9 @@ int store_server_has(enum store_handshake how, const int8_t known[STORE_OP_COUNT
  * `op` is QUEUE_PUSH or QUEUE_POP, else `op` itself. */
 enum store_op store_question(enum store_op op);
 
-/* Appends to `out` the one or two requests that try the operation `question`. They leave no key
- * behind. A server without the operation closes the connection instead of answering. Returns 0 or
- * -ENOMEM. */
+/* Appends to `out` the one or two requests that try the operation `question`. The requests leave no
+ * key in the store. A server without the operation closes the connection instead of answering.
+ * Returns 0 or -ENOMEM. */
 int store_question_encode(enum store_op question, struct cr_buffer *out);
 
 /* Returns the shape of reply number `nth` (from 0) to the requests of store_question_encode(), or

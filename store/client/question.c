@@ -49,7 +49,7 @@ static int ask(struct store_client *c, enum store_op question, struct cr_error *
 int store_client_has(struct store_client *c, enum store_op op, struct cr_error *err) {
     int has = store_server_has(c->handshake, c->known, op);
     if (has >= 0) return has;
-    /* The client is broken. After the result 1 the caller sends its request, and that call fails
+    /* If the client is broken, returns 1: the caller then sends its request, and the sending fails
      * with the error in c->broken. */
     if (c->broken.code != 0) return 1;
     enum store_op question = store_question(op);

@@ -20,8 +20,9 @@ struct store_socket {
     char peer[CR_ADDRESS_MAX];
 };
 
-/* Resolves the name and tries each of its addresses once, in order. Returns 0, or the error of one
- * of the addresses, preferably one for which a later attempt may succeed:
+/* Resolves the name and tries each of its addresses once, in order. Returns 0 if one succeeds.
+ * Otherwise returns the error of one address, preferably an error after which a later attempt may
+ * succeed:
  *   -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, -ENOENT (unknown name), -EHOSTUNREACH, -ENETUNREACH:
  *               a later attempt may succeed
  *   others      a later attempt will fail, too: -EACCES, -EMFILE, … */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POP_ROUNDS_MAX 100 /* most attempts of client_queue_pop() to pop an element */
+#define POP_ROUNDS_MAX 100 /* largest number of attempts in client_queue_pop() */
 
 static struct store_client *self(struct store *s) { return (struct store_client *) (void *) s; }
 
@@ -307,8 +307,8 @@ static int fail_empty(const struct store_call *call, const char *why, struct cr_
     return cr_fail(err, -ENOENT, "%s: %s", what, why);
 }
 
-/* Pops an element; if the queue is empty, waits and tries again. Another client may pop the element
- * between the end of the wait and the pop; then this client waits again. The number of attempts is
+/* Pops an element; if the queue is empty, waits and tries again. If another client pops the element
+ * between the end of the wait and the pop, this client waits once more. The number of attempts is
  * limited because of one case: if a key has the same name as the queue, the server ends each WAIT
  * at once, although the queue is empty. */
 static int client_queue_pop(struct store *s, struct store_bytes name, int64_t timeout_ms,

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Call this after a wait has timed out. If the wait was for several keys, the function adds the
- * name of the first key that does not exist to the error. */
+/* Call this after a wait has timed out. If the wait was for several keys, the function adds to the
+ * error text the name of the first key that does not exist. */
 static void name_missing(struct store *s, const struct store_bytes *keys, size_t count,
                          struct cr_error *err) {
     for (size_t i = 0; i < count && count > 1; i++) {

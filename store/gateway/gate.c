@@ -1,11 +1,12 @@
 /* The gate: the store's end of a trunk. It carries out the gateway's requests in sessions of the
  * key space and puts the replies into the trunk.
  *
- * The gateway relies on the order of the replies: the answer to a wait stands in the stream before
- * the replies to all requests that were carried out after the wait had ended. So the gate takes the
- * output of its sessions that other requests have answered before it carries out a request, and
- * once more before it sends the reply: a request may end a wait of the worker that has sent it, and
- * a server without a gateway answers the wait first. */
+ * The gateway relies on the order of the frames in the trunk: the answer to a wait comes before the
+ * reply to each request that was carried out after the wait had ended. Therefore the gate moves
+ * answers to waits into the trunk before it carries out a request. If the request belongs to the
+ * shared session, the gate does this once more before it sends the reply: the request may have
+ * ended a wait of the worker that sent it, and a server without a gateway also answers the wait
+ * first. */
 #include "store/gateway/gateway.h"
 
 #include "base/assert.h"
@@ -15,16 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 64 /* lists of own sessions, chosen by id; a power of two */
+#define BUCKETS 64 /* number of lists of own sessions: the id of a session selects its list; a power
+                    * of two */
 
-/* A session that belongs to one id of the gateway. */
+/* An own session: it carries out only the requests that come with one id. */
 struct own_session {
     struct store_session session;
     uint32_t id;
-    bool once; /* true: the session ends with its first reply */
+    bool once; /* true: the gate ends the session after its first reply */
     LIST_ENTRY(own_session) next;
-    /* If the session waits for keys: its WAIT, which is needed again if an element of a queue
-     * answers it. */
+    /* dialect and bytes of the WAIT that the session has begun. If an element of a queue answers
+     * this WAIT, wait_on() applies it again. */
     enum store_dialect dialect;
     struct cr_buffer request;
 };
@@ -37,10 +39,12 @@ struct store_gate {
     struct own_list own[BUCKETS];
     size_t own_count;
     struct store_parser parser;
-    struct store_parser spare_parser; /* for requests that are carried out inside another one */
+    struct store_parser spare_parser; /* for wait_on(), which may run while the result of `parser`
+                                       * is in use */
     int64_t now_ms; /* time of the last call of store_gate_receive() */
     struct trunk trunk;
-    struct cr_buffer in; /* bytes of the gateway's stream that are no complete frame yet */
+    struct cr_buffer in; /* received bytes of the gateway's stream that form no complete frame
+                          * yet */
 };
 
 struct store_gate *store_gate_new(struct store_keyspace *keys, const struct store_limits *limits,
@@ -122,18 +126,21 @@ static int send_failure(struct store_gate *gate, uint32_t id, const char *reason
     return frame_put(&gate->trunk, id, FRAME_FAILED, reason, strlen(reason));
 }
 
-/* Answers a request that the key space has refused. Its own session, if it has one, ends; the
- * gateway closes the worker's connection. */
+/* Call this when the key space has refused a request. The function drops the request's output and
+ * sends FRAME_FAILED for `id`, so that the gateway closes the connections of the workers that sent
+ * the request. `o` is the own session of the request, which ends; or NULL if the request belongs to
+ * the shared session. Returns 0 or -ENOMEM. */
 static int refuse(struct store_gate *gate, struct own_session *o, uint32_t id, const char *reason) {
-    /* a part of the reply may have been made before the error */
+    /* both branches drop the output, which may hold a part of the reply */
     if (o != NULL) end_session(gate, o);
     else store_output_done(&gate->shared.out);
     return send_failure(gate, id, reason);
 }
 
-/* Lets a session wait again whose wait an element of a queue has answered. Elements that are in
- * the queue by now do not count: they belong to those who have been answered. Returns 0; or a
- * negative errno and a static text in *reason. */
+/* Call this when an element of a queue has answered the wait of `o`. The session begins to wait
+ * again for the same keys. Elements that are in the queue now do not end the new wait: workers that
+ * were answered before are about to pop them. Returns 0. On error returns a negative errno and sets
+ * *reason to a static text. */
 static int wait_on(struct store_gate *gate, struct own_session *o, const char **reason) {
     struct store_request request;
     *reason = "out of memory";
@@ -145,8 +152,10 @@ static int wait_on(struct store_gate *gate, struct own_session *o, const char **
     return rc;
 }
 
-/* Moves the output of an own session to the trunk. Ends the session if that was the reply for which
- * it was made, or if a push was lost. */
+/* Moves the output of an own session to the trunk. After that, the session ends if a push was lost,
+ * or if the session was made for one reply only (`once`) and this was the reply. Exception: if it
+ * was an element of a queue that has answered the session's wait, the session waits again
+ * (wait_on()). Returns 0 or -ENOMEM. */
 static int send_own(struct store_gate *gate, struct own_session *o) {
     const char *lost = o->session.lost;
     if (lost == NULL && o->session.out.pending == 0) return 0;
@@ -158,7 +167,8 @@ static int send_own(struct store_gate *gate, struct own_session *o) {
     if (is_one && rc == 0) {
         const char *reason;
         if (wait_on(gate, o, &reason) < 0) return refuse(gate, o, o->id, reason);
-        return send_own(gate, o); /* all keys may have got values by now */
+        return send_own(gate, o); /* the new wait may be answered already, if all keys have values
+                                   * now */
     }
     if (lost != NULL || o->once) end_session(gate, o);
     return rc;
@@ -169,7 +179,8 @@ int store_gate_wake(struct store_session *session) {
     return send_own(session->gate, o);
 }
 
-/* Takes the output of all own sessions that another request has answered. */
+/* Moves the output of all own sessions to the trunk: the answers to waits, and the pushes, that
+ * another request has caused. Returns 0 or a negative errno. */
 static int take_answers(struct store_gate *gate) {
     int rc = 0;
     if (TAILQ_EMPTY(&gate->keys->ready)) return 0;
@@ -211,8 +222,10 @@ static int carry_out_own(struct store_gate *gate, const struct frame *f,
     return rc < 0 ? rc : take_answers(gate);
 }
 
-/* Handles a frame with a request, which must fill it. Without a session of its own, a request may
- * neither wait nor watch: the shared session must be free for the next one at once. */
+/* Carries out the request in a frame. Returns 0 or a negative errno: -EPROTO if the bytes of the
+ * frame are not exactly one request, or if a request that waits or watches comes without FRAME_OWN.
+ * Such a request needs an own session, because the shared session must be free for the next request
+ * at once. */
 static int take_request(struct store_gate *gate, const struct frame *f) {
     struct store_request request;
     bool is_legacy = (f->kind & FRAME_LEGACY) == FRAME_LEGACY;

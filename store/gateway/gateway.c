@@ -1,8 +1,9 @@
 /* The gateway: the workers' end of a trunk. gateway.h says what it does.
  *
- * A worker is given each reply when it comes, because the gate answers in the order in which things
- * happen at the store. A WAIT of a worker makes it a member of a `struct shared_wait`, which stands
- * for all equal WAITs of the node for one key. */
+ * The gate answers in the order in which the store carries out requests and ends waits. Therefore
+ * the gateway passes each reply on to its worker as soon as the reply comes. Equal WAITs of several
+ * workers for one key share one WAIT at the store: each of these workers is a member of the same
+ * `struct shared_wait`. */
 #include "store/gateway/gateway.h"
 
 #include "base/assert.h"
@@ -13,10 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS    256 /* lists of targets, and of shared waits; a power of two */
+#define BUCKETS    256 /* number of lists of targets, and of lists of shared waits; a power of
+                        * two */
 #define REASON_MAX 128
 
-/* Who gets the replies that come for an id. */
+/* Two limits for one worker. PENDING_MAX: number of its requests in the shared session that the
+ * store has not answered. UNREAD_MAX: number of bytes of replies that it has not read. At either
+ * limit, no further request of this worker is taken. Without these limits, a worker that sends many
+ * requests and never reads could fill the memory of both ends of the trunk with replies. */
+#define PENDING_MAX 16
+#define UNREAD_MAX  ((size_t) 16 << 20)
+
+/* What the replies with an id belong to: the requests of a worker, the watches of a worker, a
+ * shared wait, or the gateway's own PING. */
 enum target_kind { TARGET_WORKER, TARGET_WATCHER, TARGET_WAIT, TARGET_PING };
 struct target {
     uint32_t id;
@@ -25,12 +35,14 @@ struct target {
 };
 LIST_HEAD(target_list, target);
 
-/* A WAIT or BARRIER at the store, and all workers that wait for its end, oldest first. */
+/* A WAIT or BARRIER that the gateway has sent to the store, and its members: the workers that wait
+ * for its answer, oldest first. */
 struct shared_wait {
     struct target target;
-    LIST_ENTRY(shared_wait) next; /* links of the list of waits that others may join */
+    LIST_ENTRY(shared_wait) next; /* links of a list in store_gateway.waits: the waits that further
+                                   * workers may join */
     TAILQ_HEAD(, store_gateway_worker) members;
-    bool is_closed; /* true: nobody may join, and it is in no list of waits */
+    bool is_closed; /* true: no further worker may join, and the wait is in no list of waits */
     enum store_dialect dialect;
     size_t len;                   /* bytes of `request` */
     uint8_t request[];
@@ -43,31 +55,36 @@ struct store_gateway_worker {
     LIST_ENTRY(store_gateway_worker) next;
     TAILQ_ENTRY(store_gateway_worker) next_ready;
     bool is_ready, is_half_closed, has_failed;
-    bool watches;           /* true: its requests are carried out in the session of `watcher` */
+    bool is_stalled;        /* true: a limit is reached, and `in` may hold complete requests */
+    bool has_sent;          /* true: a request other than the first PINGs has come */
+    bool watches;           /* true: the worker watches keys; its requests have the id of
+                             * `watcher` */
     struct target target, watcher;
     struct store_parser parser;
-    struct cr_buffer in;    /* bytes of an incomplete request */
+    struct cr_buffer in;    /* bytes of requests that are incomplete, or kept because of a limit */
     struct cr_buffer out;
-    size_t pending;         /* requests for the shared session whose reply has not come */
-    struct shared_wait *wait;  /* the wait for whose end this worker waits; NULL = none */
+    size_t pending;         /* number of requests in the shared session that are not answered yet */
+    struct shared_wait *wait;  /* the wait of which this worker is a member; NULL if it does not
+                                * wait */
     TAILQ_ENTRY(store_gateway_worker) next_member;
-    bool has_begun_it;      /* true: `wait` was sent to the store after this worker's WAIT came */
+    bool has_begun_it;      /* true: the gateway sent `wait` after this worker's WAIT had come */
     uint64_t joined_at;     /* value of gateway->asked when this worker joined `wait` */
-    char reason[REASON_MAX]; /* why it has failed */
+    char reason[REASON_MAX]; /* the error, if has_failed is set */
 };
 
 struct store_gateway {
     const struct store_limits *limits;
     struct trunk trunk;
-    struct cr_buffer in; /* bytes of the store's stream that are no complete frame yet */
+    struct cr_buffer in; /* received bytes of the store's stream that form no complete frame yet */
     uint32_t next_id;
-    /* How many requests with a reply were sent for the shared session of the gate, and how many of
-     * them have been answered; the store answers them in their order. The numbers show in which
-     * order the store has carried out requests and ended waits (is_fresh()). */
+    /* asked: number of requests with a reply that were sent for the shared session of the gate.
+     * answered: number of their replies that have come; the store answers them in order. From these
+     * numbers is_fresh() finds out whether the store ended a wait before or after it carried out a
+     * certain request. */
     uint64_t asked, answered;
     struct target ping;
     bool is_pinging;      /* true: the store has not answered the last PING of the gateway */
-    uint64_t joined; /* number of WAITs that joined one that was under way */
+    uint64_t joined; /* number of workers' WAITs that joined a WAIT that was at the store already */
     LIST_HEAD(, store_gateway_worker) workers;
     TAILQ_HEAD(, store_gateway_worker) ready;
     struct target_list targets[BUCKETS];
@@ -141,7 +158,8 @@ static uint32_t kind_of(enum store_dialect dialect) {
     return dialect == STORE_DIALECT_LEGACY ? FRAME_LEGACY : FRAME_MODERN;
 }
 
-/* Sends a WAIT or BARRIER to the store. Returns NULL when memory is short. */
+/* Creates a shared wait without members, and sends its WAIT or BARRIER to the store. Returns NULL
+ * if memory is short. */
 static struct shared_wait *begin_wait(struct store_gateway *g, enum store_dialect dialect,
                                       const uint8_t *request, size_t len, bool is_closed) {
     struct shared_wait *wait = calloc(1, sizeof(*wait) + len);
@@ -180,14 +198,17 @@ static void remove_member(struct store_gateway_worker *w) {
     w->wait = NULL;
 }
 
-/* Ends a wait for which nobody waits any more, at the store, too. */
+/* Call this when a wait has no members any more. The function ends the wait at the store and frees
+ * it. */
 static void cancel_wait(struct store_gateway *g, struct shared_wait *wait) {
-    /* if memory is short, the wait at the store stays until its keys come: nobody is harmed */
+    /* If memory is short, FRAME_END is not sent. The wait then stays at the store until its keys
+     * exist, and take_reply() ignores the answer. */
     (void) frame_put(&g->trunk, wait->target.id, FRAME_END, NULL, 0);
     forget_wait(wait);
 }
 
-/* Ends the wait of a worker, if it waits. */
+/* Takes the worker out of its wait, if it has one. If the wait has no other members, ends the
+ * wait. */
 static void drop_wait(struct store_gateway_worker *w) {
     struct shared_wait *wait = w->wait;
     if (wait == NULL) return;
@@ -195,16 +216,18 @@ static void drop_wait(struct store_gateway_worker *w) {
     if (TAILQ_EMPTY(&wait->members)) cancel_wait(w->gateway, wait);
 }
 
-/* Returns whether the end of its wait is the answer to this worker's WAIT: the store must have
- * ended the wait after the WAIT came. That is certain if the wait was sent to the store after the
- * WAIT came. Otherwise it is certain if a request that was sent after the WAIT came has been
- * answered: the store answers in the order in which things happen, so the wait had not ended when
- * the store carried out that request. */
+/* Call this when the store has answered w->wait. Returns whether this is also an answer to the
+ * worker's own WAIT: it is if the store ended the wait after the worker's WAIT had come. That is
+ * certain in two cases. First, the gateway sent the wait to the store after the worker's WAIT had
+ * come. Second, the store has answered a request that the gateway sent after the worker's WAIT had
+ * come: because answers come in order, the wait had not ended when the store carried out this
+ * request. */
 static bool is_fresh(const struct store_gateway_worker *w) {
     return w->has_begun_it || w->gateway->answered > w->joined_at;
 }
 
-/* Sends the WAIT of the members that are left once more, for all of them together. */
+/* Sends one new WAIT to the store for all members that `old` still has, and makes them members of
+ * the new wait. If memory is short, fails these workers. */
 static void wait_again(struct store_gateway *g, struct shared_wait *old) {
     struct shared_wait *wait = begin_wait(g, old->dialect, old->request, old->len, false);
     struct store_gateway_worker *w;
@@ -215,7 +238,8 @@ static void wait_again(struct store_gateway *g, struct shared_wait *old) {
     }
 }
 
-/* Call this when the store has ended a wait, because all of its keys exist. */
+/* Handles the end of a wait at the store: all of its keys exist. The members for which the answer
+ * is fresh (is_fresh()) get it. For the other members, sends one new WAIT. */
 static void wait_ended(struct store_gateway *g, struct shared_wait *wait, const struct frame *f) {
     struct store_gateway_worker *w, *next;
     for (w = TAILQ_FIRST(&wait->members); w != NULL; w = next) {
@@ -224,16 +248,16 @@ static void wait_ended(struct store_gateway *g, struct shared_wait *wait, const 
         remove_member(w);
         give(w, f->bytes, f->len);
     }
-    /* not in the list any more, so that the WAIT that is sent again is a new one */
+    /* the wait is over: no further worker joins it, and no frame comes for its id */
     if (!wait->is_closed) LIST_REMOVE(wait, next);
     LIST_REMOVE(&wait->target, next);
     if (!TAILQ_EMPTY(&wait->members)) wait_again(g, wait);
     free(wait);
 }
 
-/* Call this when an element of a queue has answered a wait. The element answers one worker; the
- * wait goes on at the store for the others. Later WAITs do not join it: while the queue has
- * elements, the store answers a WAIT at once. */
+/* Call this when an element of a queue has answered a wait. The element answers one worker; for the
+ * other members, the wait goes on at the store. Later WAITs do not join this wait, because the
+ * store answers a new WAIT at once while the queue has elements. */
 static void wait_answered_one(struct store_gateway *g, struct shared_wait *wait,
                               const struct frame *f) {
     struct store_gateway_worker *w;
@@ -242,7 +266,7 @@ static void wait_answered_one(struct store_gateway *g, struct shared_wait *wait,
     }
     if (!wait->is_closed) LIST_REMOVE(wait, next);
     wait->is_closed = true;
-    if (w == NULL) { /* the element came before all of these WAITs: ask anew, for all of them */
+    if (w == NULL) { /* the answer is fresh for none: the element may be older than all WAITs */
         wait_again(g, wait);
     } else {
         remove_member(w);
@@ -266,9 +290,10 @@ static int take_wait(struct store_gateway_worker *w, const struct store_request 
                      const uint8_t *bytes) {
     struct store_gateway *g = w->gateway;
     enum store_dialect dialect = w->parser.dialect;
-    /* A BARRIER counts those who wait. In a WAIT with several keys, the store ticks off each key
-     * when it exists, and the key may be deleted again: a later equal WAIT may wait for more keys.
-     * */
+    /* No further worker may join a BARRIER, because the store counts those who wait. Nor may one
+     * join a WAIT with several keys: once a key exists, the store stops waiting for this key, even
+     * if the key is deleted again, but the WAIT of a worker that joined later would have to wait
+     * for it. */
     bool is_closed = r->op == STORE_OP_BARRIER || r->item_count != 1;
     drop_wait(w);
     struct shared_wait *wait = is_closed ? NULL : find_wait(g, dialect, bytes, r->size);
@@ -280,22 +305,24 @@ static int take_wait(struct store_gateway_worker *w, const struct store_request 
     return 0;
 }
 
-/* Sends a request that the gate carries out in its shared session. CANCEL_WAIT is one of them: the
- * gateway has ended the wait already, and the store's answer comes after the replies to earlier
- * requests. */
+/* Sends a request that the gate carries out in its shared session. CANCEL_WAIT is such a request,
+ * too: the gateway itself ends the worker's wait, and the store's reply to CANCEL_WAIT comes after
+ * the replies to the worker's earlier requests. */
 static int take_other(struct store_gateway_worker *w, const struct store_request *r,
                       const uint8_t *bytes) {
     struct store_gateway *g = w->gateway;
     if (r->op == STORE_OP_CANCEL_WAIT) drop_wait(w);
     int rc = frame_put(&g->trunk, w->target.id, kind_of(w->parser.dialect), bytes, r->size);
-    if (rc < 0 || store_op_reply(r->op) == STORE_REPLY_NONE) return rc;
+    /* the reply to a MULTI_GET of no keys has no bytes, and the gate sends no frame for it */
+    bool is_empty = r->op == STORE_OP_MULTI_GET && r->item_count == 0;
+    if (rc < 0 || is_empty || store_op_reply(r->op) == STORE_REPLY_NONE) return rc;
     w->pending++;
     g->asked++;
     return 0;
 }
 
-/* Passes a request of a worker that watches keys to the session that belongs to this worker. Its
- * replies and pushes come in one stream. */
+/* Sends a request of a worker that watches keys. The gate carries out the requests of such a worker
+ * in an own session, so that replies and pushes come in one stream. */
 static int take_watcher(struct store_gateway_worker *w, const struct store_request *r,
                         const uint8_t *bytes) {
     if (!w->watches) add_target(w->gateway, &w->watcher, TARGET_WATCHER);
@@ -304,17 +331,30 @@ static int take_watcher(struct store_gateway_worker *w, const struct store_reque
                      bytes, r->size);
 }
 
+/* Answers a PING with its nonce, which follows the operation in the request. */
+static int answer_ping(struct store_gateway_worker *w, const struct store_request *r,
+                       const uint8_t *bytes) {
+    give(w, bytes + 1, r->size - 1);
+    return 0;
+}
+
 static int take_request(struct store_gateway_worker *w, const struct store_request *r,
                         const uint8_t *bytes) {
-    /* a legacy client without CANCEL_WAIT ends its wait by its next request */
+    /* Torch's client begins with a PING to find out whether it speaks to a store, so the gateway
+     * answers it without a journey to the store. The store answers each later PING, because its
+     * reply shows that the store has carried out the worker's earlier requests. */
+    if (r->op == STORE_OP_PING && !w->has_sent) return answer_ping(w, r, bytes);
+    w->has_sent = true;
+    /* a client of the legacy dialect has no CANCEL_WAIT: its next request ends its wait */
     if (w->parser.dialect == STORE_DIALECT_LEGACY) drop_wait(w);
     if (w->watches || r->op == STORE_OP_WATCH) return take_watcher(w, r, bytes);
     if (r->op == STORE_OP_WAIT || r->op == STORE_OP_BARRIER) return take_wait(w, r, bytes);
     return take_other(w, r, bytes);
 }
 
-/* Finds the dialect of a worker from its first bytes. Returns how many bytes to skip, 0 if more are
- * needed (the dialect is still NONE) or the request begins at once, or -EPROTO. */
+/* Finds the dialect from the first bytes of a worker, and stores it in w->parser. Returns how many
+ * bytes to skip before the first request; 0 and leaves the dialect at STORE_DIALECT_NONE if more
+ * bytes are needed; or -EPROTO if the bytes come from no client of torch. */
 static int64_t greet(struct store_gateway_worker *w, const uint8_t *data, size_t len) {
     size_t skip = 0;
     enum store_dialect dialect = STORE_DIALECT_NONE;
@@ -324,8 +364,9 @@ static int64_t greet(struct store_gateway_worker *w, const uint8_t *data, size_t
     return (int64_t) skip;
 }
 
-/* Handles the request at the start of the worker's bytes. Returns its size in bytes, 0 if it is not
- * complete, or a negative errno and a static text in *reason. */
+/* Handles the handshake or request at the start of the worker's bytes. Returns how many bytes it
+ * has used: 0 if more bytes are needed, or if only the dialect was found out. On error returns a
+ * negative errno and sets *reason to a static text. */
 static int64_t take_bytes(struct store_gateway_worker *w, const uint8_t *data, size_t len,
                           const char **reason) {
     struct store_request request;
@@ -341,12 +382,18 @@ static int64_t take_bytes(struct store_gateway_worker *w, const uint8_t *data, s
     return rc < 0 ? rc : (int64_t) size;
 }
 
-int store_gateway_from_worker(struct store_gateway_worker *w, const void *data, size_t len,
-                              const char **reason) {
+static bool may_take(const struct store_gateway_worker *w) {
+    return w->pending < PENDING_MAX && w->out.len < UNREAD_MAX;
+}
+
+/* Handles the complete requests in w->in, until PENDING_MAX or UNREAD_MAX is reached. Returns 0. On
+ * error returns a negative errno and sets *reason to a static text. */
+static int take_requests(struct store_gateway_worker *w, const char **reason) {
     size_t at = 0;
-    *reason = "out of memory";
-    if (cr_buffer_append(&w->in, data, len) < 0) return -ENOMEM;
+    w->is_stalled = false;
     while (at < w->in.len) {
+        w->is_stalled = !may_take(w);
+        if (w->is_stalled) break;
         bool greets = w->parser.dialect == STORE_DIALECT_NONE;
         int64_t n = take_bytes(w, (const uint8_t *) w->in.data + at, w->in.len - at, reason);
         if (n < 0) return (int) n;
@@ -356,6 +403,24 @@ int store_gateway_from_worker(struct store_gateway_worker *w, const void *data, 
     cr_buffer_consume(&w->in, at);
     if (w->in.len == 0) cr_buffer_done(&w->in);
     return 0;
+}
+
+int store_gateway_from_worker(struct store_gateway_worker *w, const void *data, size_t len,
+                              const char **reason) {
+    /* a failed worker gets no replies, and its parser is still in the request that was refused */
+    if (w->has_failed) return 0;
+    *reason = "out of memory";
+    if (cr_buffer_append(&w->in, data, len) < 0) return -ENOMEM;
+    return take_requests(w, reason);
+}
+
+bool store_gateway_go_on(struct store_gateway_worker *w) {
+    const char *reason;
+    bool may = w->is_stalled && may_take(w) && !w->has_failed;
+    if (may && take_requests(w, &reason) < 0) {
+        fail_worker(w, reason, strnlen(reason, REASON_MAX - 1));
+    }
+    return !w->is_stalled;
 }
 
 /* ---- workers ---- */
@@ -373,7 +438,7 @@ struct store_gateway_worker *store_gateway_add(struct store_gateway *g, void *ow
 
 void *store_gateway_owner(const struct store_gateway_worker *w) { return w->owner; }
 
-/* Ends what the worker waits for and watches. */
+/* Ends the worker's wait and its watches, at the store, too. */
 static void leave(struct store_gateway_worker *w) {
     struct store_gateway *g = w->gateway;
     drop_wait(w);
@@ -393,7 +458,7 @@ struct cr_buffer *store_gateway_replies(struct store_gateway_worker *w) { return
 
 bool store_gateway_is_over(const struct store_gateway_worker *w, const char **reason) {
     *reason = w->has_failed ? w->reason : NULL;
-    return w->has_failed || (w->is_half_closed && w->pending == 0);
+    return w->has_failed || (w->is_half_closed && w->pending == 0 && !w->is_stalled);
 }
 
 void store_gateway_remove(struct store_gateway_worker *w) {
@@ -438,6 +503,7 @@ static void take_worker_reply(struct store_gateway_worker *w, const struct frame
     }
     if (f->kind == FRAME_REPLY && w->pending > 0) w->pending--;
     give(w, f->bytes, f->len);
+    (void) store_gateway_go_on(w);
 }
 
 static int take_reply(struct store_gateway *g, const struct frame *f) {

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* An end that has received this many bytes since its last segment sends an empty one, so that the
- * other end need not keep the bytes until there is something else to send. */
+/* Number of bytes that an end may receive without sending a segment. After them it sends an empty
+ * segment, which acknowledges the bytes, so that the other end can free them. */
 #define REPORT_AFTER ((uint64_t) 64 << 10)
 
 int trunk_put(struct trunk *t, const void *data, size_t len) {
@@ -40,8 +40,10 @@ int trunk_pump(struct trunk *t) {
     return t->received - t->reported < REPORT_AFTER ? 0 : append_segment(t, NULL, 0);
 }
 
-/* Drops the kept bytes before the position `received` of the own stream. The memory is moved only
- * when more than half of it is free, so each byte is moved once at most on average. */
+/* Call this when the other end reports that it has received the own stream up to the position
+ * `received`. Drops the kept bytes before this position. The bytes that are left are moved only
+ * when at least half of the memory is free, so each byte is moved once at most on average. Returns
+ * 0, or -EPROTO if the position is beyond the sent bytes or before acknowledged ones. */
 static int acknowledge(struct trunk *t, uint64_t received) {
     if (received > t->sent || received < t->acknowledged) return -EPROTO;
     t->kept_at += (size_t) (received - t->acknowledged);
@@ -52,7 +54,8 @@ static int acknowledge(struct trunk *t, uint64_t received) {
     return 0;
 }
 
-/* Takes bytes of a segment's header. Returns how many bytes it has taken, or -EPROTO. */
+/* Copies bytes of a segment's header. If the header is complete, drops the bytes that it
+ * acknowledges. Returns how many bytes were copied, or -EPROTO. */
 static int64_t take_header(struct trunk *t, const char *data, size_t len) {
     size_t n = TRUNK_HEADER - t->header_len;
     if (n > len) n = len;
@@ -87,7 +90,8 @@ int trunk_receive(struct trunk *t, const void *data, size_t len, struct cr_buffe
 
 int trunk_resume(struct trunk *t, uint64_t received) {
     if (received < t->acknowledged || received > end_of(t)) return -EPROTO;
-    /* what the old connection was given may have arrived, so it counts as sent here */
+    /* Sending goes on at the position `received`, up to which the other end has everything.
+     * acknowledge() fails only for a position beyond t->sent, so it cannot fail here. */
     t->sent = received;
     (void) acknowledge(t, received);
     cr_buffer_clear(&t->out);

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-/* longest value in bytes to which ADD can add. The search for the number in a longer value would
- * delay other clients. */
+/* Longest value of a counter in bytes; ADD to a longer value fails. As in torch, white space may
+ * stand before the number; without this limit, skipping megabytes of white space would delay other
+ * clients. */
 #define COUNTER_TEXT_MAX ((size_t) 64 << 10)
 #define DIGITS_MAX       19 /* digits of the largest int64_t */
 

@@ -1,5 +1,5 @@
-/* The parts of a key's entry besides its value: waits, watches and queue. Also, how many bytes an
- * entry and its parts count toward memory_max, the memory limit of a key space. */
+/* The parts of a key's entry besides its value: waits, watches and queue. The functions compute how
+ * many bytes an entry and its parts count toward memory_max, the memory limit of a key space. */
 #ifndef STORE_KEYSPACE_KEY_ENTRY_H
 #define STORE_KEYSPACE_KEY_ENTRY_H
 
@@ -28,7 +28,8 @@ struct store_extra {
     size_t queue_len;
 };
 
-/* Approximate number of bytes that an extra part and a queued value count toward memory_max: */
+/* These macros give the approximate number of bytes by which an extra part or a queued value raises
+ * ks->memory, which counts toward memory_max. */
 #define STORE_MALLOC_OVERHEAD 16 /* bytes that malloc() adds to a block */
 #define STORE_EXTRA_COST      (sizeof(struct store_extra) + STORE_MALLOC_OVERHEAD)
 #define STORE_QUEUED_COST     (sizeof(struct store_queued) + STORE_MALLOC_OVERHEAD)

@@ -44,8 +44,8 @@ struct store_entry *store_key_table_find(struct store_key_table *t, const void *
 /* ---- a look-up in steps, for a caller that looks up many keys ----
  *
  * The caller first computes the hashes of several keys, then prefetches the cache lines of all
- * their entries, then looks the keys up. store_key_table_insert() may only be called for a key that
- * was not found; it returns NULL if memory is short. */
+ * their entries, then looks the keys up. Call store_key_table_insert() only for a key that
+ * was not found; the function returns NULL if memory is short. */
 uint32_t store_key_table_hash(const struct store_key_table *t, const void *key, size_t len);
 void store_key_table_fetch(struct store_key_table *t, const uint32_t *hashes, size_t count);
 struct store_entry *store_key_table_find_hashed(struct store_key_table *t, uint32_t hash,

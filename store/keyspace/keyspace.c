@@ -159,8 +159,8 @@ static int apply_multi_set(struct store_operation *op) {
 
 /* ---- waiting ---- */
 
-/* Returns whether a key counts as existing for a wait: it has a value; or, if `queues` is true, its
- * queue has an element. */
+/* Returns whether a key counts as existing for a wait. It does if it has a value; if `queues` is
+ * true, also if its queue has an element. */
 static bool is_there(const struct store_entry *e, bool queues) {
     return queues ? store_entry_exists(e) : e != NULL && e->value != NULL;
 }
@@ -178,7 +178,8 @@ static int wait_for_item(struct store_operation *op, size_t i, bool queues) {
     return rc;
 }
 
-/* Carries out WAIT. If the session waits already, the new wait replaces the earlier one. */
+/* Carries out WAIT. If the session waits already, the new wait replaces the earlier one. If
+ * `queues` is true, a key without a value also counts as existing if its queue has an element. */
 static int wait_for_all(struct store_operation *op, bool queues) {
     const struct store_request *r = op->request;
     store_wait_drop(op->ks, op->session);
@@ -335,8 +336,10 @@ void store_keyspace_leave(struct store_keyspace *ks, struct store_session *s) {
 
 /* ---- beginning, clearing and ending ---- */
 
-#define LIST_AT_ONCE 2048 /* keys; to list this many takes a fraction of a millisecond */
-#define LIST_STEP    512  /* buckets; to visit one may cost a few cache misses */
+#define LIST_AT_ONCE 2048 /* up to this many keys, LIST_KEYS lists all keys in one piece, which
+                           * takes a fraction of a millisecond */
+#define LIST_STEP    512  /* number of buckets that one piece visits; a bucket may cost a few cache
+                           * misses */
 
 static void init_empty(struct store_keyspace *ks, const uint64_t seed[2]) {
     TAILQ_INIT(&ks->waits);

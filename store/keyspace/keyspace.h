@@ -88,7 +88,7 @@ struct store_session {
      * Such a client ends its wait by sending its next request. */
     bool legacy;
     /* true if the last wait of the session was answered by an element of a queue, which can answer
-     * one wait only. Whoever reads this sets it to false. */
+     * one wait only. The code that reads this field sets it to false. */
     bool by_queue;
     /* the gate (store/gateway) that the session belongs to; NULL if it belongs to a connection. The
      * key space does not use this field. */
@@ -113,7 +113,7 @@ TAILQ_HEAD(store_ready, store_session);
 
 struct store_keyspace {
     struct store_key_table table;
-    size_t reply_max;  /* most bytes of one reply, and of one stored value; below 4 GiB */
+    size_t reply_max;  /* longest reply, and longest stored value, in bytes; below 4 GiB */
     size_t memory_max; /* limit of `memory` in bytes; 0 means no limit */
     /* bytes of memory used by keys, values, waits, watches and remains; the caller adds the bytes
      * of its own buffers */
@@ -161,10 +161,10 @@ bool store_keyspace_affords(struct store_keyspace *ks, size_t more);
 int store_keyspace_apply(struct store_keyspace *ks, struct store_session *s,
                          const struct store_request *r, int64_t now_ms, const char **reason);
 
-/* Lets a session that does not wait wait again for the keys of the WAIT `r`, behind all others, as
- * if it had never been answered: a key that is only the name of a queue with elements does not
- * count as existing. If all keys exist, answers the wait. Returns what store_keyspace_apply()
- * returns. */
+/* Makes a session that does not wait at present wait again for the keys of the WAIT `r`, behind all
+ * other waits. A key without a value does not count as existing, even if the queue of this name has
+ * elements. If all keys exist, the function answers the wait at once. Returns what
+ * store_keyspace_apply() returns. */
 int store_keyspace_wait_on(struct store_keyspace *ks, struct store_session *s,
                            const struct store_request *r, int64_t now_ms, const char **reason);
 

@@ -100,8 +100,8 @@ void store_wait_drop(struct store_keyspace *ks, struct store_session *s);
  * waits for the key, and answers each wait that now waits for no key. */
 void store_wake_all(struct store_keyspace *ks, struct store_entry *e);
 /* Call this when one element was appended to the entry's queue. The function answers the oldest
- * wait for the queue that waits for nothing else. Later waits stay unanswered, because they would
- * find no element. */
+ * wait for the queue whose other keys all exist. Later waits stay unanswered, because their clients
+ * would find no element. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e);
 
 /* ---- watch.c ---- */
@@ -113,7 +113,8 @@ static inline bool store_entry_watched(const struct store_entry *e) {
 int store_watch_add(struct store_operation *op);
 void store_watch_drop_all(struct store_keyspace *ks, struct store_session *s);
 /* Appends a change of the key to the output of each session that watches the key. `code` is
- * STORE_WATCH_CREATED, _UPDATED or _DELETED. A value that does not exist is NULL. */
+ * STORE_WATCH_CREATED, _UPDATED or _DELETED. `old_value` is NULL if the key is created, `new_value`
+ * is NULL if the key is deleted. */
 void store_watch_notify(struct store_keyspace *ks, struct store_entry *e, uint8_t code,
                         struct store_value *old_value, struct store_value *new_value);
 
@@ -131,7 +132,8 @@ int store_write_entry(struct store_operation *op, struct store_entry *e, int rc,
 /* Makes `v` the value of the entry, which takes over the caller's reference to `v`. Answers the
  * waits for the key, and sends the change to the sessions that watch the key. */
 void store_write_value(struct store_keyspace *ks, struct store_entry *e, struct store_value *v);
-/* Appends `more` to the value of the entry, which must have a value. */
+/* Appends `more` to the value of the entry, which must have a value. Returns 0 or a negative
+ * errno. */
 int store_write_more(struct store_operation *op, struct store_entry *e, struct store_bytes more);
 /* Deletes the value of the entry, which must have a value. If the entry has no extra part, frees
  * the entry. */

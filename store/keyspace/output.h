@@ -56,8 +56,8 @@ struct store_value *store_output_front(const struct store_output *o, size_t *off
  * kernel. */
 int store_output_iov(const struct store_output *o, struct iovec *iov, int max, bool lending);
 
-/* Call this when the next n bytes of the output have been sent. Once all bytes are sent, the output
- * is empty again and keeps its memory. */
+/* Removes the next n bytes from the output. Call this when they have been sent. Once all bytes are
+ * sent, the output is empty again and keeps its memory. */
 void store_output_sent(struct store_output *o, size_t n);
 
 void store_output_done(struct store_output *o);

@@ -5,8 +5,8 @@
  *                                                    block of the heap
  *
  * Only big values are lent to the kernel. When a value that was lent is freed, its pages are given
- * up with MADV_DONTNEED. The kernel keeps these pages until it has sent them; whoever uses the
- * addresses next gets new pages and so does not change what is sent. */
+ * up with MADV_DONTNEED: the kernel keeps these pages until it has sent them, and the addresses
+ * refer to new pages. So a later use of this memory does not change the bytes that are sent. */
 #include "store/keyspace/value.h"
 
 #include <stdlib.h>
@@ -89,9 +89,9 @@ struct store_value *store_value_ref(struct store_value *v) {
 void store_value_unref(struct store_value *v) {
     if (v == NULL || --v->refs > 0) return;
     if (v->account != NULL) *v->account -= store_value_cost(v);
-    /* The kernel may still send from the pages of a lent value, so they must not be used again. If
-     * they cannot be given up, because the process has locked its memory, for example, the value is
-     * not freed. */
+    /* The kernel may still send from the pages of a lent value. After madvise(), other pages are at
+     * these addresses, so the memory can be freed. If madvise() fails, for example because the
+     * process has locked its memory, the value is not freed. */
     if (v->lent && madvise(v->data, whole_pages(v->cap), MADV_DONTNEED) < 0) return;
     free(v->cap >= STORE_LEND_MIN ? big_of(v)->block : v);
 }

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 struct store_value {
-    /* NULL until store_value_release(); then the sum from which the value's cost is subtracted when
-     * the value is freed */
+    /* NULL before store_value_release(); after it, the address of the count from which the value's
+     * cost is subtracted when the value is freed */
     size_t *account;
     uint32_t refs;
     uint32_t len; /* number of bytes in use */

@@ -79,10 +79,10 @@ void store_wait_drop(struct store_keyspace *ks, struct store_session *s) {
     wait_free(ks, w);
 }
 
-/* Registers the wait with the entry, unless the wait of a WAIT is registered with it already: a
- * request may list a key twice. In this case the wait is the last waiter of the entry, because no
- * other request is carried out between the registrations of one request. The wait of a BARRIER has
- * only one key, so it needs no such check. */
+/* Registers the wait with the entry. If the wait is registered with this entry already, because the
+ * WAIT lists a key twice, the function does nothing. In this case the wait is the last waiter of
+ * the entry: no other request is carried out between the registrations of one request. A BARRIER
+ * has only one key, so its wait needs no such check. */
 int store_wait_add(struct store_operation *op, struct store_wait *w, struct store_entry *e) {
     struct store_extra *x = store_entry_obtain_extra(op->ks, e);
     if (x == NULL) return store_fail_memory(op);
@@ -122,9 +122,9 @@ void store_wake_all(struct store_keyspace *ks, struct store_entry *e) {
     }
 }
 
-/* One new element of a queue can answer only one wait. A wait that also waits for other keys cannot
- * be answered yet: it only loses its registration for this queue, and the next wait for the queue
- * is tried. */
+/* Answers at most one wait, because one new element of a queue can answer only one. A wait that
+ * also waits for other keys cannot be answered yet: it only loses its registration for this queue,
+ * and the next wait for the queue is tried. */
 void store_wake_one(struct store_keyspace *ks, struct store_entry *e) {
     while (!TAILQ_EMPTY(&e->extra->waiters)) {
         struct store_session *s = TAILQ_FIRST(&e->extra->waiters)->wait->session;

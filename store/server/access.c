@@ -2,20 +2,12 @@
  * of the networks that store_space_restrict() has admitted. */
 #include "store/server/server_internal.h"
 
+#include "base/network/address.h"
+
 #include <string.h>
 #include <sys/socket.h>
 
 #define REFUSAL "its address belongs to no node of the round and is not in --store-allow"
-
-static void to_ip(const union store_peer *peer, struct cr_ip *out) {
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    if (peer->sa.sa_family == AF_INET6) {
-        memcpy(out->bytes, &peer->v6.sin6_addr, sizeof(out->bytes));
-        return;
-    }
-    memcpy(out->bytes, mapped, sizeof(mapped));
-    memcpy(out->bytes + sizeof(mapped), &peer->v4.sin_addr, 4);
-}
 
 /* Returns whether the client's address is the one at which the connection was accepted: in that
  * case the client runs on this machine. */
@@ -23,23 +15,22 @@ static bool is_own_address(int fd, const struct cr_ip *ip) {
     union store_peer own;
     socklen_t len = sizeof(own);
     struct cr_ip own_ip;
-    if (getsockname(fd, &own.sa, &len) < 0) return false;
-    to_ip(&own, &own_ip);
+    if (getsockname(fd, &own.sa, &len) < 0 || !cr_address_ip(&own.sa, &own_ip)) return false;
     return memcmp(&own_ip, ip, sizeof(own_ip)) == 0;
 }
 
 bool store_space_is_near(const struct store_space *space, int fd, const union store_peer *peer) {
     struct cr_ip ip;
-    to_ip(peer, &ip);
+    if (!cr_address_ip(&peer->sa, &ip)) return false;
     return cr_ip_is_loopback(&ip) || cr_network_list_has(&space->admitted, &ip) ||
            is_own_address(fd, &ip);
 }
 
 void store_connection_refuse(struct store_connection *c) { store_connection_close(c, REFUSAL); }
 
-/* Call this when space->admitted has changed. If the space does not admit the client any more,
- * closes the connection. If the first bytes have not come yet, they may still be a magic number, so
- * the connection is only marked (c->stranger). */
+/* Call this when space->admitted has changed. If the space does not admit the client any more, the
+ * function closes the connection. But if the connection's first bytes have not come yet, they may
+ * still be a magic number, so the function only marks the connection (c->stranger). */
 static void check_again(struct store_connection *c) {
     store_limit_check_again(c);
     c->stranger = c->space->restricted && !c->near;

@@ -1,14 +1,14 @@
 /* Closes connections.
  *
  * To close one client costs three system calls, about 12 us. When a space is cleared, thousands of
- * clients are closed at the same moment. Therefore these are only dismissed: a dismissed connection
- * leaves its space at once, and an idle handle of the loop closes and frees FREED_PER_TURN of them
- * in each turn. While a space of 8,000 clients is cleared, the longest GET of a client of another
- * space takes 6 to 7 ms; without dismissing, it takes 96 to 106 ms (docs/benchmarks.md, "What one
- * client notices of another").
+ * connections end at the same moment. Therefore they are only dismissed: a dismissed connection
+ * leaves its space at once, and an idle handle of the loop closes and frees FREED_PER_TURN of the
+ * dismissed connections in each turn. While a space of 8,000 clients is cleared, the longest GET of
+ * a client of another space takes 6 to 7 ms; without dismissing, it takes 96 to 106 ms
+ * (docs/benchmarks.md, "What one client notices of another").
  *
- * A connection that is closed singly is closed at once, but its struct is also freed by the idle
- * handle, because functions further up the stack may still have a pointer to the struct. */
+ * If only one connection ends, it is closed at once. Its struct is freed later by the idle handle,
+ * too, because functions further up the stack may still have a pointer to the struct. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -19,7 +19,7 @@
 #define FREED_PER_TURN 64
 
 /* A connection whose buffers hold at most this many bytes is never closed because of the memory
- * limit: so small a connection is not the reason that memory is short. */
+ * limit: it is too small to be the reason that memory is short. */
 #define HELD_FREE ((size_t) 64 << 10)
 
 /* Reads and discards input before closing, because the kernel resets a connection whose socket is

@@ -21,15 +21,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define BIG_PEEK  ((size_t) 4 << 10)   /* bytes that the first recv() of a request reads if its
-                                        * value is probably big */
+#define BIG_PEEK  ((size_t) 4 << 10)   /* number of bytes that the first recv() of a request reads
+                                        * at most, if the request's value is probably big */
 /* largest part of a request, in bytes, that is copied from c->rx to server->rx before the next
  * recv() */
 #define SMALL_RX  ((size_t) 16 << 10)
 
 /* Number of connections that a space accepts beyond client_max, for administrators, so that
- * 'crun-store stat' works while the space is full. If there are that many, further connections are
- * refused. */
+ * 'crun-store stat' works while the space is full. Connections beyond these are refused. */
 #define ADMIN_SPARE 8
 
 /* ---- opening ---- */
@@ -83,7 +82,8 @@ void store_connection_open(struct store_space *space, int fd, const union store_
     c->near = near;
     c->stranger = space->restricted && !near;
     store_limit_opened(c);
-    /* if no magic number is registered, no first bytes can make this connection an admitted one */
+    /* a stranger is served only if its first bytes are a registered magic number; if none is
+     * registered, it is refused at once */
     if (c->stranger && space->server->magic_count == 0) store_connection_refuse(c);
 }
 

@@ -1,10 +1,12 @@
 /* The connections of gateways (store/gateway), and the trunks that outlive them.
  *
  * A connection that begins with the magic number of gateways leaves the server's epoll instance and
- * becomes a `struct gate_line`, a libuv handle on the server's loop. Its first bytes name a trunk;
- * if the trunk is known, the connection goes on with it, in place of an earlier one. A space takes
- * such connections from store_space_begin_round() until it is cleared or closed, so no gateway can
- * write into the store of another round. */
+ * becomes a `struct gate_line`, a libuv handle on the server's loop. Its first message, HELLO,
+ * names a trunk. If the space has this trunk already, the new connection replaces the trunk's
+ * earlier one.
+ *
+ * A space serves gateways of one round only, from store_space_begin_round() until the space is
+ * cleared or closed. So no gateway can write into the store of another round. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -15,8 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GREETING_MS 10000 /* time in ms for a connection to name its trunk */
-/* Time in ms for which a trunk without a connection is kept. A node that is cut off for so long has
+#define GREETING_MS 10000 /* longest time in ms from the opening of a connection to its HELLO */
+/* Time in ms for which a trunk without a connection is kept. A node that is cut off for longer has
  * lost its lease, and its round is over. */
 #define LINGER_MS   UINT64_C(300000)
 #define READ_SIZE   ((size_t) 64 << 10)
@@ -30,7 +32,8 @@ struct gate_line {
     struct store_space *space;     /* NULL once the space has dropped this connection */
     LIST_ENTRY(gate_line) next;    /* links of space->lines */
     struct store_trunk *trunk;     /* NULL until HELLO has come */
-    void *codec;                   /* what the space's codec has opened; NULL = plain */
+    void *codec;                   /* result of the codec's open(); NULL if the space has no
+                                    * codec */
     struct cr_buffer in, out, writing;
     bool is_writing;
     int handles;                   /* libuv handles that are not closed yet */
@@ -43,7 +46,7 @@ struct store_trunk {
     struct store_space *space;
     struct store_gate *gate;
     struct gate_line *line;       /* NULL while there is no connection */
-    uint64_t lost_ms;             /* since when there is none */
+    uint64_t lost_ms;             /* time in ms at which the last connection ended */
     size_t charged;               /* bytes by which the trunk has raised space->keys.memory */
 };
 
@@ -83,8 +86,9 @@ static void free_trunk(struct store_trunk *t) {
     free(t);
 }
 
-/* Ends a trunk whose gateway has sent something that no gateway sends, or for which memory is
- * short. The gateway is refused when it connects again, and closes its workers' connections. */
+/* Call this when a gateway has violated the protocol or memory is short. The function logs `why`,
+ * closes the trunk's connection and frees the trunk. When the gateway connects again, it is
+ * refused, and closes the connections of its workers. */
 static void end_trunk(struct store_trunk *t, const char *why) {
     cr_log_limited(&t->space->server->client_lines, CR_LOG_WARN,
                    "the store ends the trunk of a gateway: %s", why);
@@ -110,7 +114,8 @@ static void on_written(uv_write_t *write, int status) {
     else flush_line(line);
 }
 
-/* Sends line->out: at once as much as the kernel takes, the rest when it takes more. */
+/* Sends line->out: as much as the kernel takes at once, the rest by uv_write(). Closes the
+ * connection on error. */
 static void flush_line(struct gate_line *line) {
     uv_stream_t *tcp = (uv_stream_t *) &line->tcp;
     if (line->is_writing || line->out.len == 0) return;
@@ -131,7 +136,7 @@ static void flush_line(struct gate_line *line) {
     if (!line->is_writing) close_line(line);
 }
 
-/* Passes bytes to the connection, through its codec if it has one. Returns 0 or -ENOMEM. */
+/* Appends bytes to line->out, through the space's codec if it has one. Returns 0 or -ENOMEM. */
 static int send_bytes(struct gate_line *line, const void *data, size_t len) {
     if (line->codec == NULL) return cr_buffer_append(&line->out, data, len);
     return line->space->codec.send(line->codec, data, len, &line->out);
@@ -143,7 +148,8 @@ static void charge(struct store_trunk *t) {
     t->charged = held;
 }
 
-/* Sends what the gate has for the gateway. */
+/* Sends the bytes that the gate has for the gateway, if the trunk has a connection. Ends the trunk
+ * if memory is short. */
 static void flush_trunk(struct store_trunk *t) {
     struct gate_line *line = t->line;
     if (line == NULL) {
@@ -204,7 +210,8 @@ static struct store_trunk *new_trunk(struct store_space *space, const uint8_t *i
     return t;
 }
 
-/* Finds or makes the trunk that HELLO names, and gives it this connection. Returns the answer. */
+/* Finds or creates the trunk that HELLO names, and gives it this connection. Returns the answer to
+ * HELLO; if it is not OK, the connection has no trunk. */
 static enum store_gateway_answer attach(struct gate_line *line,
                                         const struct store_gateway_hello *hello) {
     struct store_space *space = line->space;
@@ -220,8 +227,8 @@ static enum store_gateway_answer attach(struct gate_line *line,
     return STORE_GATEWAY_OK;
 }
 
-/* Handles HELLO, once all of it has come. Returns 0; or a negative errno, and the connection must
- * be closed. */
+/* If HELLO has come completely, handles it and sends the answer. Returns 0, also if more bytes are
+ * needed. After a negative errno, the caller must close the connection. */
 static int greet(struct gate_line *line) {
     struct store_gateway_hello hello;
     uint8_t welcome[STORE_GATEWAY_WELCOME];
@@ -235,7 +242,8 @@ static int greet(struct gate_line *line) {
     cr_buffer_consume(&line->in, STORE_GATEWAY_HELLO);
     rc = send_bytes(line, welcome, sizeof(welcome));
     if (rc == 0) flush_line(line);
-    /* a gateway that is refused closes the connection; on_greeting() ends one that does not */
+    /* A gateway that is refused closes the connection. If it does not, on_greeting() closes it when
+     * the timer expires. */
     if (answer == STORE_GATEWAY_OK) (void) uv_timer_stop(&line->greeting);
     return rc;
 }
@@ -250,7 +258,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     *buf = uv_buf_init((char *) line->server->rx, READ_SIZE);
 }
 
-/* Handles the bytes in line->in: HELLO first, then what the trunk carries. */
+/* Handles the bytes in line->in: first HELLO, after it the bytes of the trunk. */
 static void take_plain(struct gate_line *line) {
     if (line->trunk == NULL && greet(line) < 0) {
         close_line(line);
@@ -268,7 +276,7 @@ static void take_plain(struct gate_line *line) {
     store_turn_flush_woken(space);
 }
 
-/* Passes received bytes through the codec to line->in. */
+/* Appends received bytes to line->in, through the codec if there is one, and handles them. */
 static void take_bytes(struct gate_line *line, const void *data, size_t len) {
     int rc;
     line->space->bytes_in += len;
@@ -299,12 +307,12 @@ static void init_handles(struct gate_line *line) {
     line->handles = 2;
 }
 
-/* Takes over a connection that began with the magic number of gateways. */
+/* Callback of the magic number of gateways: takes over the connection. */
 static void on_handoff(void *arg, const struct store_handoff *handoff) {
     struct store_server *server = arg;
     struct store_space *space = handoff->space;
     struct gate_line *line = space->has_round ? calloc(1, sizeof(*line)) : NULL;
-    if (line == NULL) { /* the gateway tries again soon */
+    if (line == NULL) { /* no round has begun, or memory is short; the gateway tries again soon */
         store_close_softly(handoff->fd);
         store_server_given_back(server);
         return;

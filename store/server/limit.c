@@ -1,21 +1,23 @@
 /* Limits how many connections the server holds, so that clients cannot use up the descriptors of
- * the process, and ends connections that never say anything.
+ * the process, and closes connections that stay silent. A connection is silent until the first
+ * bytes, which show its dialect, have come.
  *
  * A client is *near* if it is on this machine or at a node of the round, as far as the space knows
  * (store_space_know(), store_space_restrict()). The last eighth of the connections is for near
- * clients only. If there is no room for a new client, a connection on which no byte has come is
- * closed in its favour: the oldest one that is not near; if there is none and the new client is
- * near, the oldest near one.
+ * clients only. If there is no room for a new client, the server closes the oldest silent
+ * connection that is not near. If there is none, and the new client is near, the server closes the
+ * oldest silent connection of a near client.
  *
- * In a space that knows its nodes, a connection that is not near is closed when it has been silent
- * for SILENT_MAX_MS. Near clients may be silent for ever: torch 1.13 and older open a second
- * connection, which says nothing until a key is watched. */
+ * In a space that knows its nodes, a connection that is not near is closed after SILENT_MAX_MS of
+ * silence. Near clients may be silent for ever: torch 1.13 and older open a second connection, on
+ * which they send nothing until they watch a key. */
 #include "store/server/server_internal.h"
 
 #include <sys/resource.h>
 
 #define SILENT_MAX_MS    UINT64_C(30000)
-#define DESCRIPTORS_KEPT 256 /* most descriptors that are left to the rest of the process */
+#define DESCRIPTORS_KEPT 256 /* number of descriptors left to the rest of the process, or a fourth
+                              * of all descriptors if that is less */
 
 size_t store_limit_of_connections(void) {
     struct rlimit limit;
@@ -82,7 +84,7 @@ void store_limit_check_again(struct store_connection *c) {
 
 /* ---- room for one more connection ---- */
 
-/* Closes the oldest silent connection of the list. Returns whether there was one. */
+/* Closes the oldest silent connection of this kind. Returns false if there is none. */
 static bool end_one(struct store_server *server, enum store_silent_kind kind) {
     struct store_connection *c = TAILQ_FIRST(&server->silent[kind]);
     if (c == NULL) return false;

@@ -19,9 +19,9 @@
 
 /* ---- binding ---- */
 
-/* The kernel closes the connection of a client whose host is dead after about USER_TIMEOUT_MS. If
- * the client has sent no packet for KEEPALIVE_IDLE_S seconds, the kernel sends a keep-alive probe
- * every KEEPALIVE_INTERVAL_S seconds. On Linux, TCP_USER_TIMEOUT replaces TCP_KEEPCNT: the
+/* If a client's host is dead, the kernel closes the connection after about USER_TIMEOUT_MS. If the
+ * client has sent no packet for KEEPALIVE_IDLE_S seconds, the kernel sends a keep-alive probe every
+ * KEEPALIVE_INTERVAL_S seconds. On Linux, TCP_USER_TIMEOUT replaces TCP_KEEPCNT: the
  * connection is closed when the client has been silent for USER_TIMEOUT_MS, however many probes
  * were sent. KEEPALIVE_PROBES gives the same time, 60 s + 6 * 10 s. The kernel also closes the
  * connection if sent data stays unacknowledged, or the client's receive window stays closed, for
@@ -31,7 +31,7 @@
 #define KEEPALIVE_PROBES     6
 #define USER_TIMEOUT_MS      120000
 
-#define ACCEPTS_MAX 1024 /* most connections that a space accepts in one turn of the loop */
+#define ACCEPTS_MAX 1024 /* how many connections a space accepts at most in one turn of the loop */
 #define RESUME_MS   200  /* pause in ms before a space tries to accept again, if no descriptor was
                           * left */
 
@@ -73,8 +73,8 @@ static int open_socket(const union store_peer *address, socklen_t len, bool dual
 }
 
 /* Listens on all interfaces, by IPv6 and IPv4, or by IPv4 only if the machine has no IPv6. If the
- * port is in use for IPv6, the function returns -EADDRINUSE instead of listening by IPv4 only:
- * clients that connect by IPv6 would then reach another server. */
+ * port is in use for IPv6, the function returns -EADDRINUSE. It does not listen by IPv4 only in
+ * this case, because clients that connect by IPv6 would reach another server. */
 static int open_everywhere(uint16_t port, int *fd) {
     union store_peer any = {
         .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
@@ -98,8 +98,8 @@ static const char *listen_remedy(int code) {
     switch (code) {
     case -EADDRNOTAVAIL: return "; give an address of this machine, or none for all";
     case -EACCES: return "; ports below 1024 are for root, give a larger one";
-    /* -EADDRINUSE: the caller of store_server_open() adds the remedy, because only that caller
-     * knows the name of the option for the port */
+    /* Any other error has no remedy here. For -EADDRINUSE, the caller of store_server_open() adds
+     * what the user can do, because only that caller knows the name of the option for the port. */
     default: return "";
     }
 }
@@ -147,7 +147,7 @@ int store_listen(struct store_server *server, const char *host, uint16_t port, i
         return rc;
     }
     cr_address_format(&bound.sa, address);
-    *bound_port = ntohs(bound.sa.sa_family == AF_INET6 ? bound.v6.sin6_port : bound.v4.sin_port);
+    *bound_port = cr_address_port(&bound.sa);
     return 0;
 }
 
@@ -159,10 +159,10 @@ static void on_resume(uv_timer_t *timer) {
     store_listener_resume(CR_CONTAINER_OF(timer, struct store_space, resume));
 }
 
-/* Call this when accept4() has failed because no descriptor is left. New clients then wait in the
- * kernel's queue. The space accepts again when a client's descriptor is closed
- * (on_descriptor_free), and after RESUME_MS, because other code of this process may have closed a
- * descriptor. */
+/* Makes the space accept no connections for some time, because accept4() has failed and no
+ * descriptor is left. New clients then wait in the kernel's queue. The space accepts again when a
+ * client's descriptor is closed (on_descriptor_free), and after RESUME_MS, because other code of
+ * this process may have closed a descriptor. */
 static void pause_accept(struct store_space *space, int error) {
     char text[160];
     (void) snprintf(text, sizeof(text),

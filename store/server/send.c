@@ -7,14 +7,14 @@
 
 #define IOVECS_MAX 64
 
-/* Approximately the most bytes that one call of store_send_pending() sends. Without this limit, a
+/* Approximate limit of the bytes that one call of store_send_pending() sends. Without this limit, a
  * client that reads as fast as the server sends would make all other clients wait. */
 #define SEND_TURN ((size_t) 4 << 20)
 
 /* If the next byte of the output belongs to a value that can be lent, sends bytes of this value
- * without a copy. If it does not, or if the kernel does not support that, sends bytes with a copy,
- * up to the beginning of the next value in the output that can be lent. Returns the number of
- * bytes sent, or -1 and sets errno, as send() does. */
+ * without a copy. Otherwise, or if the kernel does not support lending, sends bytes with a copy, up
+ * to the beginning of the next value in the output that can be lent. Returns the number of bytes
+ * sent, or -1 and sets errno, as send() does. */
 static ssize_t send_chunks(struct store_connection *c) {
     const struct store_output *out = &c->session.out;
     size_t offset;

@@ -7,7 +7,7 @@
 
 /* ---- carrying out one request ---- */
 
-/* Returns whether the request names the key that the server refuses. */
+/* Returns whether the request names options.refused_key, which no client may use. */
 static bool is_refused(const struct store_server *server, const struct store_request *request) {
     const char *key = request->key.data;
     size_t len = request->key.len;
@@ -53,8 +53,9 @@ static void serve_admin(struct store_connection *c, uint8_t request) {
 
 /* ---- finding the dialect of a connection ---- */
 
-/* Passes the connection to the callback that is registered for its magic number; the callback takes
- * over the descriptor. If no callback is registered for these bytes, closes the connection. */
+/* Passes the connection to the callback that is registered for its first bytes, a magic number; the
+ * callback takes over the descriptor. If no callback is registered for these bytes, closes the
+ * connection. */
 static void hand_over(struct store_connection *c, const uint8_t *data, size_t len) {
     struct store_server *server = c->space->server;
     for (size_t i = 0; i < server->magic_count; i++) {

@@ -1,8 +1,8 @@
 /* The server's thread, its loop, and the calls of other threads.
  *
- * A call of another thread is a function that the server's thread runs while the other thread
- * waits. So all code that uses spaces and connections runs on one thread, and their structs need no
- * lock. */
+ * A call of another thread is a function that the server's thread runs; the other thread waits for
+ * it, or has posted it and goes on. So all code that uses spaces and connections runs on one
+ * thread, and their structs need no lock. */
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
@@ -20,6 +20,7 @@ struct store_call {
     STAILQ_ENTRY(store_call) next;
     void (*run)(struct store_server *server, void *arg);
     void *arg;
+    bool is_posted; /* true: no thread waits for the call, and finish() frees it */
     bool done;
 };
 
@@ -31,18 +32,27 @@ static struct store_call *take_call(struct store_server *server) {
     return call;
 }
 
+static void finish(struct store_server *server, struct store_call *call) {
+    if (call->is_posted) {
+        free(call);
+        return;
+    }
+    (void) pthread_mutex_lock(&server->lock);
+    call->done = true;
+    (void) pthread_cond_broadcast(&server->done);
+    (void) pthread_mutex_unlock(&server->lock);
+}
+
 static void on_wake(uv_async_t *handle) {
     struct store_server *server = CR_CONTAINER_OF(handle, struct store_server, wake);
     struct store_call *call;
     while ((call = take_call(server)) != NULL) {
         call->run(server, call->arg);
-        (void) pthread_mutex_lock(&server->lock);
-        call->done = true;
-        (void) pthread_cond_broadcast(&server->done);
-        (void) pthread_mutex_unlock(&server->lock);
+        finish(server, call);
     }
 }
 
+/* Runs the function on the server's thread, and returns when it has returned. */
 static void call(struct store_server *server, void (*run)(struct store_server *, void *),
                  void *arg) {
     if (pthread_equal(pthread_self(), server->thread)) {
@@ -55,6 +65,24 @@ static void call(struct store_server *server, void (*run)(struct store_server *,
     (void) uv_async_send(&server->wake);
     while (!call.done) (void) pthread_cond_wait(&server->done, &server->lock);
     (void) pthread_mutex_unlock(&server->lock);
+}
+
+/* Makes the server's thread run the function, after all earlier calls and before all later ones,
+ * but does not wait for that. Returns 0, or -ENOMEM if the function will not run. */
+static int post(struct store_server *server, void (*run)(struct store_server *, void *),
+                void *arg) {
+    if (pthread_equal(pthread_self(), server->thread)) {
+        run(server, arg);
+        return 0;
+    }
+    struct store_call *call = malloc(sizeof(*call));
+    if (call == NULL) return -ENOMEM;
+    *call = (struct store_call){.run = run, .arg = arg, .is_posted = true};
+    (void) pthread_mutex_lock(&server->lock);
+    STAILQ_INSERT_TAIL(&server->calls, call, next);
+    (void) pthread_mutex_unlock(&server->lock);
+    (void) uv_async_send(&server->wake);
+    return 0;
 }
 
 /* ---- starting ---- */
@@ -97,8 +125,8 @@ static void *thread_main(void *arg) {
  * process's signals to the program's own threads. */
 static int start_thread(struct store_server *server) {
     if (server->options.no_thread) {
-        /* this thread will run the loop; call() compares thread ids to run calls of this thread at
-         * once */
+        /* This thread will run the loop. call() compares server->thread with the caller's thread,
+         * and carries out the calls of this thread at once. */
         server->thread = pthread_self();
         return 0;
     }
@@ -151,7 +179,7 @@ static void free_server(struct store_server *server) {
     free(server);
 }
 
-/* If memory is short, no key is refused. */
+/* Copies the refused key and the reason. If memory is short, no key is refused. */
 static void copy_refused_key(struct store_server *server, const struct store_server_options *o) {
     if (o == NULL || o->refused_key == NULL) return;
     server->refused_why = strdup(o->refused_why);
@@ -194,7 +222,7 @@ int store_server_start(const struct store_server_options *options, struct store_
 /* ---- running and stopping ---- */
 
 static void on_signal(uv_poll_t *poll, int status, int events) {
-    /* the caller of store_server_run() reads from the descriptor */
+    /* the caller of store_server_run() reads from signal_fd; this callback only stops the loop */
     (void) status, (void) events;
     uv_stop(poll->loop);
 }
@@ -268,35 +296,47 @@ int store_server_open(struct store_server *server, const char *host, uint16_t po
     return 0;
 }
 
-struct restricting {
+/* The addresses of clients that store_space_restrict() or store_space_know() has got. */
+struct clients {
     struct store_space *space;
-    struct cr_network_list admitted;
+    struct cr_network_list list;
 };
 
 static void run_restrict(struct store_server *server, void *arg) {
-    struct restricting *r = arg;
+    struct clients *c = arg;
     (void) server;
-    store_space_restrict_now(r->space, &r->admitted);
-}
-
-int store_space_restrict(struct store_space *space, const struct cr_network_list *admitted) {
-    struct restricting r = {.space = space};
-    int rc = cr_network_list_copy(admitted, &r.admitted);
-    if (rc == 0) call(space->server, run_restrict, &r);
-    return rc;
+    store_space_restrict_now(c->space, &c->list);
+    free(c);
 }
 
 static void run_know(struct store_server *server, void *arg) {
-    struct restricting *r = arg;
+    struct clients *c = arg;
     (void) server;
-    store_space_know_now(r->space, &r->admitted);
+    store_space_know_now(c->space, &c->list);
+    free(c);
+}
+
+/* Copies the list and posts the call of `run`, which takes over the copy. A start of workers need
+ * not wait for the server's thread: connections of workers are served after this call. */
+static int post_clients(struct store_space *space, const struct cr_network_list *list,
+                        void (*run)(struct store_server *, void *)) {
+    struct clients *c = calloc(1, sizeof(*c));
+    if (c == NULL) return -ENOMEM;
+    c->space = space;
+    int rc = cr_network_list_copy(list, &c->list);
+    if (rc == 0) rc = post(space->server, run, c);
+    if (rc == 0) return 0;
+    cr_network_list_done(&c->list);
+    free(c);
+    return rc;
+}
+
+int store_space_restrict(struct store_space *space, const struct cr_network_list *admitted) {
+    return post_clients(space, admitted, run_restrict);
 }
 
 int store_space_know(struct store_space *space, const struct cr_network_list *nodes) {
-    struct restricting r = {.space = space};
-    int rc = cr_network_list_copy(nodes, &r.admitted);
-    if (rc == 0) call(space->server, run_know, &r);
-    return rc;
+    return post_clients(space, nodes, run_know);
 }
 
 void store_server_given_back(struct store_server *server) {

@@ -4,7 +4,8 @@
  * every round, so that no round can read the keys of another round.
  *
  * Any thread may call the functions below. If the caller's thread is not the server's, the call
- * waits until the server's thread has carried it out. */
+ * waits until the server's thread has carried it out; store_space_restrict() and store_space_know()
+ * do not wait, but take effect before every later call. */
 #ifndef STORE_SERVER_SERVER_H
 #define STORE_SERVER_SERVER_H
 
@@ -22,15 +23,18 @@ struct store_space;
 /* Limits of the server. 0 in a field means its default. If a client exceeds a limit, the server
  * closes the client's connection and logs one line. */
 struct store_server_options {
-    size_t key_max;    /* bytes of a key without torch's leading '/'; default STORE_KEY_MAX */
-    size_t value_max;  /* bytes of one value in one request; default STORE_VALUE_MAX */
-    size_t list_max;   /* keys, or pairs of key and value, in one request; default STORE_LIST_MAX */
-    /* bytes that one space may use for keys, values, waits, incomplete requests and unread replies;
-     * default: half of the memory that this process may use, see base/process/memory_limit.h */
+    size_t key_max;    /* longest key in bytes, without torch's '/'; default STORE_KEY_MAX */
+    size_t value_max;  /* longest value of a request in bytes; default STORE_VALUE_MAX */
+    /* largest number of keys, or of pairs of key and value, in one request; default
+     * STORE_LIST_MAX */
+    size_t list_max;
+    /* how many bytes one space may use for keys, values, waits, incomplete requests and unread
+     * replies; default: half of the memory that this process may use, see
+     * base/process/memory_limit.h */
     size_t memory_max;
-    size_t client_max; /* connections that one space may have at a time; default: no limit */
-    /* bytes of one request; also, bytes of replies that the server keeps for a connection whose
-     * client does not read them; default STORE_CLIENT_BUFFER_MAX */
+    size_t client_max; /* how many connections a space may have at a time; default: no limit */
+    /* longest request in bytes; also, how many bytes of replies the server keeps for a connection
+     * whose client does not read them; default STORE_CLIENT_BUFFER_MAX */
     size_t client_buffer_max;
     /* the ports among which store_server_open() chooses if it is called with port 0; default: the
      * kernel chooses any free port */
@@ -39,8 +43,9 @@ struct store_server_options {
      * store_space_restrict() admits. If no magic number is registered, a space accepts no
      * connection before the first call of store_space_restrict(); clients wait until then. */
     bool restricted;
-    /* A client that names this key, without torch's leading '/', is disconnected, and a line gives
-     * the reason refused_why. NULL = no key is refused. Both texts are copied. */
+    /* If a request names the key refused_key, written without torch's leading '/', the server
+     * closes the client's connection and logs the reason refused_why. If refused_key is NULL, no
+     * key is refused. Both texts are copied. */
     const char *refused_key, *refused_why;
     /* 1: the server starts no thread. The caller runs the loop by store_server_run(), and must call
      * all other functions from the thread that runs the loop. 0: the server starts a thread. */
@@ -85,11 +90,10 @@ void store_space_close(struct store_space *space);
 /* From now on, the space serves only the clients of this machine and those whose address is in
  * `admitted`, a sorted list, which is copied. Connections of other clients are closed. A connection
  * that begins with a registered magic number is passed on all the same, because its protocol
- * decides itself who may take part. Returns 0; or -ENOMEM, and whom the space serves does not
- * change. */
+ * decides itself who may take part. Returns 0; or -ENOMEM, in which case nothing changes. */
 int store_space_restrict(struct store_space *space, const struct cr_network_list *admitted);
 
-/* Tells a space that is not restricted which addresses the nodes of its round have. Clients at
+/* Tells a space that is not restricted the addresses of its round's nodes (`nodes`). Clients at
  * these addresses have precedence when connections run short. Connections of other clients are
  * closed if nothing comes on them for some time (limit.c). Returns 0 or -ENOMEM. */
 int store_space_know(struct store_space *space, const struct cr_network_list *nodes);
@@ -98,9 +102,10 @@ int store_space_know(struct store_space *space, const struct cr_network_list *no
  * valid until the space is closed. */
 const char *store_space_address(const struct store_space *space);
 
-/* What a callback gets of a connection that began with its magic number. `fd` is non-blocking; the
- * callback takes it over and must close it in the end. `data` holds all bytes that the server has
- * read from `fd`, the magic number included, and is valid only during the callback. */
+/* A connection that began with a registered magic number, as its callback gets it. `fd` is
+ * non-blocking; the callback takes it over and must close it in the end. `data` holds all bytes
+ * that the server has read from `fd`, the magic number included, and is valid only during the
+ * callback. */
 struct store_handoff {
     struct store_space *space;
     int fd;
@@ -120,8 +125,9 @@ typedef void (*store_handoff_fn)(void *arg, const struct store_handoff *handoff)
 int store_server_register_magic(struct store_server *server, const void *magic,
                                 store_handoff_fn fn, void *arg);
 
-/* Call this when a connection that a callback of a magic number has taken over is closed. Until
- * then it counts against the limit of connections. Any thread may call this. */
+/* Ends the counting of a connection that the callback of a magic number has taken over: until this
+ * call, the connection counts against the limit of connections. Call this when the connection is
+ * closed, from any thread. */
 void store_server_given_back(struct store_server *server);
 
 /* ---- gateways (store/gateway) ---- */
@@ -130,26 +136,28 @@ void store_server_given_back(struct store_server *server);
  * called on the server's thread. If `open` is NULL, the bytes of the connection are those of the
  * trunk. */
 struct store_codec {
-    /* Begins a connection. Returns what the other functions get, or NULL when memory is short. */
+    /* Begins a connection. Returns the pointer that the other functions get as `codec`, or NULL if
+     * memory is short. */
     void *(*open)(void *arg);
-    /* Handles received bytes: appends plain bytes to `in`, and bytes to send to `out`. Returns 0;
-     * or a negative errno, and the connection is closed. */
+    /* Handles bytes that were received on the connection: appends the plain bytes of the trunk to
+     * `in`, and bytes that must be sent in reply to `out`. Returns 0. After a negative errno, the
+     * server closes the connection. */
     int (*receive)(void *codec, const void *data, size_t len, struct cr_buffer *in,
                    struct cr_buffer *out);
-    /* Appends to `out` what is to be sent so that the other end gets these plain bytes. Returns 0
-     * or -ENOMEM. */
+    /* Appends to `out` the bytes that must be sent on the connection so that the other end gets the
+     * plain bytes `data`. Returns 0 or -ENOMEM. */
     int (*send)(void *codec, const void *data, size_t len, struct cr_buffer *out);
     void (*close)(void *codec);
     void *arg;
 };
 
-/* Lets gateways connect to all spaces of the server. `magic` is what their connections begin with:
- * STORE_GATEWAY_MAGIC, or what the codec's protocol begins with. Returns what
+/* Makes all spaces of the server accept connections of gateways. `magic` is the magic number with
+ * which these connections begin: STORE_GATEWAY_MAGIC, or that of the codec's protocol. Returns what
  * store_server_register_magic() returns. */
 int store_server_serve_gateways(struct store_server *server, const void *magic);
-/* From now on, the space serves the gateways of this round, until the space is cleared. Before,
- * their connections are closed, and they try again. `codec` is copied; codec->arg must live until
- * the space is cleared or closed. */
+/* From now on, the space serves the gateways of this round, until the space is cleared. Before this
+ * call, the space closes the connections of gateways, which try again. `codec` is copied;
+ * codec->arg must live until the space is cleared or closed. */
 void store_space_begin_round(struct store_space *space, uint64_t incarnation, uint64_t round,
                              const struct store_codec *codec);
 

@@ -36,12 +36,12 @@
 #include <sys/queue.h>
 #include <uv.h>
 
-/* most bytes of one recv(), and size of server->rx */
+/* size in bytes of server->rx, and largest number of bytes of one recv() */
 #define STORE_READ_SIZE    ((size_t) 256 << 10)
 /* number of bytes of unread replies at which the server stops reading from a client */
 #define STORE_OUTPUT_PAUSE ((size_t) 1 << 20)
 #define STORE_MAGICS_MAX   8
-#define STORE_READY_MAX    256 /* most connections that are served in one turn of the loop */
+#define STORE_READY_MAX    256 /* number of connections served at most in one turn of the loop */
 
 union store_peer {
     struct sockaddr sa;
@@ -52,9 +52,10 @@ union store_peer {
 /* Kinds of connections whose first bytes have not come yet; limit.c says what is done with each
  * kind. */
 enum store_silent_kind {
-    STORE_SILENT_TIMED,   /* not of a node, in a space that knows its nodes: closed after a time */
-    STORE_SILENT_UNKNOWN, /* the space does not know its nodes */
-    STORE_SILENT_NEAR,    /* of this machine or of a node of the round */
+    STORE_SILENT_TIMED,   /* the client is not near, in a space that knows its nodes: closed after
+                           * SILENT_MAX_MS */
+    STORE_SILENT_UNKNOWN, /* the client is not near, in a space that does not know its nodes */
+    STORE_SILENT_NEAR,    /* the client is near: on this machine or at a node of the round */
     STORE_SILENT_KINDS
 };
 TAILQ_HEAD(store_silent, store_connection);
@@ -101,7 +102,8 @@ struct store_connection {
     union store_peer peer;
     bool near; /* true: the client is on this machine or at a node of the round */
     uint64_t opened_ms;
-    struct store_silent *silent_in; /* list of silent connections; NULL once the dialect is known */
+    struct store_silent *silent_in; /* the list of silent connections that has this one; NULL once
+                                     * the dialect is known */
     TAILQ_ENTRY(store_connection) silent_next;
 };
 
@@ -127,12 +129,14 @@ struct store_space {
     bool closing;
     bool restricted; /* true: only clients of this machine and of `admitted` are served */
     bool waits;      /* true: no connection is accepted before store_space_restrict() is called */
-    bool knows_nodes; /* true: `admitted` names the nodes of the round, even if not restricted */
+    bool knows_nodes; /* true: `admitted` has the addresses of the round's nodes; the space need not
+                       * be restricted */
     struct cr_network_list admitted;
     LIST_HEAD(, gate_line) lines;    /* connections of gateways */
     size_t line_count;               /* number of connections in `lines` */
     LIST_HEAD(, store_trunk) trunks; /* trunks of gateways, with and without a connection */
-    bool has_round; /* true: the fields below are set, and gateways of that round are served */
+    bool has_round; /* true: incarnation, round and codec are set, and gateways of that round are
+                     * served */
     uint64_t incarnation, round;
     struct store_codec codec;
     char address[80];
@@ -173,8 +177,9 @@ struct store_server {
     struct store_server_options options; /* options as given to store_server_start(), with each 0
                                           * replaced by its default */
     struct store_limits limits;
-    /* number of the port in options.ports that is tried first for the next space; atomic, because
-     * store_server_open() binds in the thread of its caller */
+    /* Counter: its value modulo the number of ports in options.ports is the index of the port that
+     * is tried next. It is atomic, because store_server_open() binds in the thread of its
+     * caller. */
     atomic_uint next_port;
     LIST_HEAD(, store_space) spaces;
     struct store_magic magics[STORE_MAGICS_MAX];
@@ -192,7 +197,8 @@ struct store_server {
     atomic_size_t passed_on;
     size_t connection_max;
     struct store_silent silent[STORE_SILENT_KINDS];
-    uv_timer_t silent_timer; /* runs until the first one on STORE_SILENT_TIMED must be closed */
+    uv_timer_t silent_timer; /* timer that ends when the oldest connection of STORE_SILENT_TIMED
+                              * must be closed */
     struct cr_log_limit client_lines; /* log lines about clients */
     /* function to call when a descriptor was closed: if the space has paused accepting because no
      * descriptor was left, it accepts again */
@@ -240,11 +246,12 @@ void store_listener_turn_away(struct store_space *space);
 
 /* Returns whether the client at the other end of `fd` is on this machine or in space->admitted. */
 bool store_space_is_near(const struct store_space *space, int fd, const union store_peer *peer);
-/* Makes the space serve only this machine and `admitted`, which the space takes over. Closes the
- * connections of other clients. Call this on the server's thread. */
+/* Makes the space serve only this machine and the networks in `admitted`. Closes the connections of
+ * other clients. Moves the list into the space. Call this on the server's thread. */
 void store_space_restrict_now(struct store_space *space, struct cr_network_list *admitted);
-/* Does the same as store_space_restrict_now(), but restricts nothing: `nodes` only says which
- * clients are near. */
+/* Tells the space that `nodes` are the addresses of the round's nodes. This does not restrict the
+ * space: the addresses only decide which clients are near (limit.c). Moves the list into the space.
+ * Call this on the server's thread. */
 void store_space_know_now(struct store_space *space, struct cr_network_list *nodes);
 /* Closes the connection of a client that the space does not admit; logs its address. */
 void store_connection_refuse(struct store_connection *c);
@@ -254,12 +261,13 @@ void store_connection_refuse(struct store_connection *c);
 void store_limit_init(struct store_server *server);
 /* Returns how many connections this process can hold without using all its descriptors. */
 size_t store_limit_of_connections(void);
-/* Returns whether the server may hold another connection. To make room, it may close one on which
- * no byte has come. */
+/* Returns whether the server may hold another connection; `near` is true if its client is near. To
+ * make room, the function may close a silent connection (limit.c). */
 bool store_limit_has_room(struct store_server *server, bool near);
-/* Call store_limit_opened() when a connection was opened. Call store_limit_spoke() when the bytes
- * that show its dialect have come, or when it leaves its space. Call store_limit_check_again() when
- * the nodes of its space have changed. */
+/* These functions keep the lists of silent connections (limit.c). store_limit_opened() adds a
+ * connection that was opened. store_limit_spoke() removes it; call this when the bytes that show
+ * its dialect have come, or when it leaves its space. store_limit_check_again() moves it to another
+ * list if necessary; call this when the nodes of its space have changed. */
 void store_limit_opened(struct store_connection *c);
 void store_limit_spoke(struct store_connection *c);
 void store_limit_check_again(struct store_connection *c);
@@ -291,7 +299,8 @@ struct store_progress {
 };
 
 /* Carries out the complete requests in data[0..len), until no complete request is left or the
- * client is stalled. The connection may be closed on return. */
+ * client is stalled. The function may close the connection: a caller that goes on using it must
+ * check c->closing. */
 struct store_progress store_serve(struct store_connection *c, const uint8_t *data, size_t len);
 /* Carries out a request whose value has been received completely into c->block. */
 void store_serve_block(struct store_connection *c);
@@ -329,7 +338,8 @@ void store_turn_flush_woken(struct store_space *space);
 /* ---- flush.c ---- */
 
 /* Sends as much output as the socket takes, then sets the events for which the connection waits
- * next. The connection may be closed on return. */
+ * next. The function may close the connection: a caller that goes on using it must check
+ * c->closing. */
 void store_flush(struct store_connection *c);
 /* Gives the output memory server->out to the connection that is being served, unless the connection
  * has output memory of its own. store_flush() takes the memory back. */
@@ -382,8 +392,8 @@ void store_count_rate(struct store_space *space);
 
 /* ---- log.c ---- */
 
-/* Writes one log line about the client `peer`, or about the server if `peer` is NULL. Only counts
- * the line if the limit of such lines is reached (server->client_lines). */
+/* Writes one log line about the client `peer`, or about the server if `peer` is NULL. If the limit
+ * of such lines is reached (server->client_lines), the line is only counted. */
 void store_server_log(struct store_server *server, const union store_peer *peer,
                       const char *reason);
 

@@ -47,8 +47,8 @@ static void drop_user(struct store_space *space) {
     free(space);
 }
 
-/* Call this when all remains of the first space in server->cleared are freed. It removes the space
- * from the list. */
+/* Removes the first space from the list server->cleared, when all remains of that space are
+ * freed. */
 static void end_clearing(struct store_server *server) {
     struct store_space *space = STAILQ_FIRST(&server->cleared);
     STAILQ_REMOVE_HEAD(&server->cleared, clearing_next);

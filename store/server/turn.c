@@ -16,7 +16,7 @@
 
 #include "base/cleanup.h"
 
-/* cost of a stat request, in addition to the length of its text */
+/* cost of a stat request in bytes (server_internal.h), in addition to the length of its text */
 #define COST_OF_STAT ((size_t) 64 << 10)
 
 #define WAKES_MAX 512

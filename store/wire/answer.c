@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* bytes to receive at a time while the length of a value is not known; most values are shorter */
+/* number of bytes to receive at a time before the length of a value is known; values are usually
+ * shorter */
 #define READ_AHEAD ((size_t) 4 << 10)
 #define LIST_AHEAD ((size_t) 256 << 10) /* bytes to receive at a time for a list */
-/* smallest number of bytes by which the buffer of a big value grows; a buffer that is longer than
- * this doubles */
+/* The buffer of a big value doubles when it is full, but grows by at least this many bytes. */
 #define GROW_MIN   ((size_t) 1 << 20)
 
 void store_answer_done(struct store_answer *a) {

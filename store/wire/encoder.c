@@ -119,9 +119,9 @@ int store_encode_pairs(const struct store_encoder *e, const struct store_bytes *
 
 /* ---- limits ---- */
 
-/* REQUEST_OVERHEAD: most bytes of a request that do not belong to a key or value (an opcode, and a
- * count or number). ITEM_OVERHEAD: bytes that each key or value takes in addition to its own bytes
- * (a length, and for a key torch's '/'). */
+/* REQUEST_OVERHEAD: how many bytes of a request at most do not belong to a key or value (an opcode,
+ * and a count or number). ITEM_OVERHEAD: how many bytes a key or value takes at most in addition to
+ * its own bytes (a length, and for a key torch's '/'). */
 #define REQUEST_OVERHEAD ((size_t) 9)
 #define ITEM_OVERHEAD    ((size_t) 9)
 

@@ -19,21 +19,21 @@ struct store_encoder {
 int store_encode_validate(struct cr_buffer *out);
 int store_encode_ping(struct cr_buffer *out, uint32_t nonce);
 
-/* A request without fields: NUM_KEYS, LIST_KEYS, CANCEL_WAIT. */
+/* Encodes a request without fields: NUM_KEYS, LIST_KEYS, CANCEL_WAIT. */
 int store_encode_plain(const struct store_encoder *e, enum store_op op);
-/* A request with one key: GET, DELETE, QUEUE_POP, QUEUE_LEN, WATCH. */
+/* Encodes a request with one key: GET, DELETE, QUEUE_POP, QUEUE_LEN, WATCH. */
 int store_encode_key(const struct store_encoder *e, enum store_op op, struct store_bytes key);
-/* A request with a key and a number: ADD, BARRIER. */
+/* Encodes a request with a key and a number: ADD, BARRIER. */
 int store_encode_number(const struct store_encoder *e, enum store_op op, struct store_bytes key,
                         int64_t number);
-/* A request with a key and a value: SET, APPEND, QUEUE_PUSH. The function appends everything but
- * the bytes of the value. The caller sends these after the encoded bytes, so that a big value need
+/* Encodes a request with a key and a value: SET, APPEND, QUEUE_PUSH. Appends everything but the
+ * bytes of the value. The caller sends the value after the encoded bytes, so that a big value need
  * not be copied. */
 int store_encode_value_head(const struct store_encoder *e, enum store_op op, struct store_bytes key,
                             size_t value_len);
 int store_encode_compare_set(const struct store_encoder *e, struct store_bytes key,
                              struct store_bytes expected, struct store_bytes desired);
-/* A request with a list of keys: CHECK, WAIT, MULTI_GET. */
+/* Encodes a request with a list of keys: CHECK, WAIT, MULTI_GET. */
 int store_encode_keys(const struct store_encoder *e, enum store_op op,
                       const struct store_bytes *keys, size_t key_count);
 /* MULTI_SET of keys[i] to values[i]. */

@@ -7,9 +7,9 @@
 #include "store/wire/operation.h"
 
 struct store_limits {
-    size_t key_max; /* most bytes of a key on the wire, its leading '/' included */
+    size_t key_max; /* longest key on the wire in bytes, its leading '/' included */
     size_t value_max, list_max;
-    size_t request_max; /* most bytes of one request; below 4 GiB */
+    size_t request_max; /* longest request in bytes; below 4 GiB */
 };
 
 /* A key or value as an offset and a length in the request. The offset replaces a pointer, because

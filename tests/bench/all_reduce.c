@@ -1,9 +1,9 @@
 /* The worker program of bench_crunrt.py. It measures the time from crunrt_init() to the end of the
  * first collective, the median time of an all-reduce for each of several sizes, and the time that
  * the worker runtime itself takes per call. To measure this last time, the program reduces over a
- * group of one rank, for which Gloo has nothing to do. Rank 0 prints one line "NAME VALUE" each, in
- * microseconds; the name of an all-reduce is its size in bytes. With the argument "first", only the
- * time to the first collective is measured. */
+ * group of one rank, for which Gloo has nothing to do. Rank 0 prints one line "NAME VALUE" for each
+ * of these times, in microseconds; the name of an all-reduce is its size in bytes. With the
+ * argument "first", only the time to the first collective is measured. */
 #include <crunrt.h>
 
 #include <stdio.h>

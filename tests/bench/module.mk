@@ -5,8 +5,8 @@ exits_programs := $(BUILD)/tests/bench/instant_exits $(BUILD)/tests/bench/exit_w
 $(BUILD)/tests/bench/%: $(BUILD)/obj/tests/bench/%.o
 	$(call link,)
 
-$(BUILD)/tests/bench/instant_exits: $(call rooms,agent inspect status rendezvous store base)
-$(BUILD)/tests/bench/instant_exits: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS)
+$(BUILD)/tests/bench/instant_exits: $(call rooms,agent status rendezvous inspect store base)
+$(BUILD)/tests/bench/instant_exits: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS) $(JANSSON_LIBS)
 $(BUILD)/tests/bench/exit_with: LDFLAGS += -static
 
 bench-launch: $(bench_programs) programs ## launching N workers, against torchrun, mpirun and hydra
@@ -32,20 +32,36 @@ bench-store: $(bench_store) ## the store against torch's, Redis and a bare echo;
 
 .PHONY: bench-launch bench-exits bench-restart bench-store
 
-$(BUILD)/tests/bench/rendezvous: $(call rooms,rendezvous store base)
-$(BUILD)/tests/bench/rendezvous: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS)
+$(BUILD)/tests/bench/rendezvous: $(call rooms,rendezvous inspect store base)
+$(BUILD)/tests/bench/rendezvous: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS) $(JANSSON_LIBS)
 bench-rendezvous: $(BUILD)/tests/bench/rendezvous ## thousands of members against one coordinator
 	$(Q)$<
-.PHONY: bench-rendezvous
+	$(Q)$< --secret
+bench-relays: $(BUILD)/tests/bench/rendezvous ## 100,000 members behind relays
+	$(Q)$< --relays
+.PHONY: bench-rendezvous bench-relays
 
-$(BUILD)/tests/bench/coordinator: $(call rooms,rendezvous store base)
-$(BUILD)/tests/bench/coordinator: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS)
+$(BUILD)/tests/bench/handshake: $(call rooms,rendezvous inspect store base)
+$(BUILD)/tests/bench/handshake: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS) $(JANSSON_LIBS)
+bench-handshake: $(BUILD)/tests/bench/handshake ## what authenticating costs: the curve, MUNGE
+	$(Q)$<
+.PHONY: bench-handshake
+
+$(BUILD)/tests/bench/gateway: $(call rooms,rendezvous inspect store base)
+$(BUILD)/tests/bench/gateway: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS) $(JANSSON_LIBS)
+bench-gateway: $(BUILD)/tests/bench/gateway ## --store-gateway: a request; 4,096 workers, 512 nodes
+	$(Q)$<
+.PHONY: bench-gateway
+
+$(BUILD)/tests/bench/coordinator: $(call rooms,rendezvous inspect store base)
+$(BUILD)/tests/bench/coordinator: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS) $(JANSSON_LIBS)
 bench-coordinator: $(BUILD)/tests/bench/coordinator ## the rules alone with 100,000 members
 	$(Q)$<
 .PHONY: bench-coordinator
 
-$(BUILD)/tests/bench/behind: $(call objects,contract/progress.c) $(call rooms,rendezvous store base)
-$(BUILD)/tests/bench/behind: LDLIBS += $(UV_LIBS)
+$(BUILD)/tests/bench/behind: $(call objects,contract/progress.c) \
+    $(call rooms,rendezvous inspect store base)
+$(BUILD)/tests/bench/behind: LDLIBS += $(UV_LIBS) $(JANSSON_LIBS)
 bench-behind: $(BUILD)/tests/bench/behind ## to the name of the rank that holds up 4 to 1,000 others
 	$(Q)$<
 .PHONY: bench-behind
@@ -60,15 +76,44 @@ bench-crunrt: $(crunrt_benches) backends programs ## all-reduce against torch's 
 bench-in-place: programs backends ## a killed worker: the others go on in place, or all start anew
 	$(Q)BUILD=$(BUILD) tests/bench/in_place.py
 .PHONY: bench-in-place
+$(BUILD)/tests/bench/bare_relay: LDFLAGS += -static
+bench-output: $(BUILD)/tests/bench/bare_relay programs ## lines with prefixes; a bare relay; hydra
+	$(Q)BUILD=$(BUILD) tests/bench/output.py
+.PHONY: bench-output
 bench-nodes: programs ## several launchers as nodes: start, failures, losses; torchrun beside it
 	$(Q)BUILD=$(BUILD) tests/bench/nodes.py
 .PHONY: bench-nodes
 
-# One after the other: two at once would measure each other.
-bench: ## every benchmark, some minutes
-	$(Q)for b in launch exits restart store coordinator behind rendezvous nodes crunrt in-place; do \
+# BENCH_PYTHON: a Python with torch, whose torchrun and TCPStore are the peers. FIGURES: the folder
+# of benchmarks.json and the pictures; docs/benchmarks.md changes only with the default. To draw, it
+# takes Debian's python3-matplotlib.
+BENCH_PYTHON ?=
+FIGURES ?= docs/figures
+figures_python := /usr/bin/python3
+measured := $(patsubst %,$(BUILD)/tests/bench/%,launch spawn_floor restart store rendezvous)
+bench-figures: $(measured) programs backends ## those with peers, as JSON and pictures
+	$(Q)make/deps.sh bench || echo 'The figures will be measured, but not drawn.' >&2
+	$(Q)BUILD=$(BUILD) tests/bench/measure.py $(FIGURES) \
+	    $(if $(BENCH_PYTHON),--python $(BENCH_PYTHON))
+	-$(Q)$(MAKE) --no-print-directory figures
+
+figures: ## the pictures and their section of docs/benchmarks.md again, from the JSON
+	$(Q)$(figures_python) tests/bench/figures.py $(FIGURES)
+.PHONY: bench-figures figures
+
+# One after the other: two at once would measure each other. bench-figures runs launch, restart,
+# rendezvous, most of store, and in-place.
+bench: ## every benchmark, some minutes; JSON and pictures in FIGURES=docs/figures
+	$(Q)for b in figures exits coordinator behind gateway crunrt output; do \
 	    $(MAKE) --no-print-directory bench-$$b || exit 1; done
+	$(Q)$(MAKE) --no-print-directory bench-store SECTIONS="idle values memory notice"
 .PHONY: bench
+
+# DEATHS: how often a rank is killed in each way of recovery.
+bench-torch: all ## recovery of PyTorch beside restarts, torchrun and torchft; starts of launchers
+	$(Q)python=$(or $(BENCH_PYTHON),$$(TORCH=$(TORCH) tests/interop/modern_venv.sh \
+	    torchft-nightly)) && BUILD=$(BUILD) tests/bench/torch_recovery.py $$python $(DEATHS)
+.PHONY: bench-torch
 
 bench_host_nccl := $(BUILD)/tests/host_nccl
 nccl_layer := $(BUILD)/tests/bench/nccl_layer

@@ -64,10 +64,24 @@ class Group:
             time.sleep(0.002)
 
     def stop(self):
+        """Kills the launchers, and the workers that a killed torchrun leaves behind."""
         for p in self.launchers:
             if p.poll() is None:
                 p.kill()
             p.wait()
+        for line in self.log.read_text().splitlines():
+            pid = line.split()[0]
+            if self.is_worker(pid):
+                os.kill(int(pid), signal.SIGKILL)
+
+    def is_worker(self, pid):
+        """Returns whether the process still is a worker of this group, and not another process
+        that has got its pid: the environment of a worker names the group's log."""
+        try:
+            return f"BENCH_LOG={self.log}".encode() in \
+                pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
 
 
 def gone_ms(pids, do):

@@ -1,7 +1,15 @@
 /* Measures a rendezvous of K nodes. The K members run in this process and the coordinator runs in
  * another process; they use the state machines of crun and real TCP connections.
  *
- *     rendezvous [K…]        default 16 256 1024 4096 10000 (as far as descriptors allow)
+ *     rendezvous [K…]             default 16 256 1024 4096 10000 (as far as descriptors allow)
+ *     rendezvous --relays [K…]    default 10000 100000
+ *     rendezvous --secret [K…]    default 10000 (as far as descriptors allow)
+ *
+ * With --relays, each 12,000 members have a process of their own and a relay of their own, which is
+ * also a process; so K is not limited by the descriptors of one process. This prints "join", "push"
+ * and "rejoin", how many bytes the coordinator's process has allocated per member (in the first
+ * round, with all connections, and without what is allocated before the first join), and the
+ * processor time of coordinator, relays and members, in microseconds per member.
  *
  * Prints for each K: "join", the time from the first join until the last member has its round;
  * "1% late", the same time if 1 % of the members join 500 ms late, less these 500 ms; "push", the
@@ -10,8 +18,21 @@
  * the bytes and messages per member.
  *
  * "CPU us" is the processor time that the coordinator spends on one member, in microseconds: for
- * two joins on new connections, a failure, a rejoin and two ends. Each K is measured twice: without
- * a secret, and with one, so that all connections are authenticated and encrypted.
+ * two joins on new connections, a failure, a rejoin and two ends. The last three columns are
+ * microseconds of processor time for one member in the first join only: "host", of the
+ * coordinator's process; "busiest", of the thread that takes the most in the coordinator's process,
+ * so K times this is the least time in which the coordinator can take K joins if it has enough
+ * cores; and "members", of the process with all members, which on a cluster is spread over K nodes.
+ *
+ * Each K is measured twice: without a secret, and with one, so that all connections are
+ * authenticated and encrypted. "--plain" as the first argument leaves out the measurement with a
+ * secret.
+ *
+ * With --secret, only the first join is measured: PAIRS times without a secret and PAIRS times with
+ * one, in turn. At most CONNECT_MAX members connect at a time, so that members that share one
+ * processor complete their greeting within 10 s. This prints, in microseconds of processor time for
+ * one member, the medians of "busiest", "host" and "members", and how many times more they are
+ * with a secret: the median of the ratios of the pairs, and the smallest and the largest ratio.
  *
  * For comparison, torchelastic publishes 10 s for 4,000 hosts. That was measured on 4,000 hosts
  * with a network; this program uses one machine for everything, and no network. */
@@ -23,17 +44,22 @@
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/dial/secured_stream_internal.h"
+#include "rendezvous/relay/relay.h"
 #include "rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define LATE_MS 500
 
@@ -43,14 +69,17 @@ struct node {
     uv_timer_t timer;
     struct member_session session;
     int late;
+    bool has_connected;
 };
 
 static uv_loop_t loop;
 static struct secure_ring *ring; /* the secret of the job that is measured; NULL if it has none */
 static const char *run_id;
 static struct node *nodes;
-static int count, waiting; /* number of members; number of members that have not completed the
-                            * phase that is measured */
+/* number of members of this process; of all processes; of those in this process that have not
+ * completed the phase that is measured */
+static int count, total, waiting;
+static int first_member;   /* number of this process's first member */
 static uint64_t bytes, messages;
 static int64_t mark_ns;
 static double late_extra_ms;
@@ -71,6 +100,18 @@ static uint16_t free_port(void) {
     return ntohs(a.sin_port);
 }
 
+static int asked_fd; /* where on_asked() writes */
+
+/* Handles SIGUSR1, by which the parent asks how much memory this process has allocated: writes the
+ * number of bytes to the pipe. */
+static void on_asked(uv_signal_t *handle, int signum) {
+    struct mallinfo2 info = mallinfo2();
+    size_t used = info.uordblks + info.hblkhd; /* blocks of the heap, and large blocks by mmap() */
+    (void) handle;
+    (void) signum;
+    if (write(asked_fd, &used, sizeof(used)) != sizeof(used)) die("pipe");
+}
+
 static void host(uint16_t port, int ready_fd) {
     struct coordinator_host *h;
     struct cr_error err = {0};
@@ -80,8 +121,24 @@ static void host(uint16_t port, int ready_fd) {
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (uv_loop_init(&loop) < 0) die("loop");
     if (coordinator_host_open(&loop, &o, &h, &err) < 0) die(err.text);
+    uv_signal_t asked;
+    asked_fd = ready_fd;
+    (void) uv_signal_init(&loop, &asked);
+    (void) uv_signal_start(&asked, on_asked, SIGUSR1);
     if (write(ready_fd, "1", 1) != 1) die("pipe");
     (void) uv_run(&loop, UV_RUN_DEFAULT);
+}
+
+/* read end of the pipe on which the newest coordinator's process reports that it is ready, and how
+ * many bytes it has allocated; -1 if there is no such process */
+static int host_fd = -1;
+
+/* Returns how many bytes the coordinator's process has allocated. */
+static double allocated(pid_t pid) {
+    size_t used;
+    if (kill(pid, SIGUSR1) < 0 || read(host_fd, &used, sizeof(used)) != sizeof(used))
+        die("the coordinator does not answer");
+    return (double) used;
 }
 
 static pid_t start_host(uint16_t port) {
@@ -96,17 +153,51 @@ static pid_t start_host(uint16_t port) {
     }
     (void) close(fds[1]);
     if (read(fds[0], &ready, 1) != 1) die("the coordinator did not start");
-    (void) close(fds[0]);
+    if (host_fd >= 0) (void) close(host_fd);
+    host_fd = fds[0];
     return pid;
 }
 
-/* Ends the coordinator's process. Returns the processor time that it has taken, in microseconds. */
-static double end_host(pid_t pid) {
+/* Ends a process of the benchmark. Returns the processor time that it has taken, in us. */
+static double end_process(pid_t pid) {
     struct rusage used = {0};
+    int status;
     (void) kill(pid, SIGKILL);
-    (void) wait4(pid, NULL, 0, &used);
+    (void) wait4(pid, &status, 0, &used);
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
+        (void) fprintf(stderr, "rendezvous: process %d has ended: status %x\n", (int) pid, status);
+        exit(1);
+    }
     return 1e6 * (double) (used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
            (double) (used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+/* Processor time that the threads of one process have taken, in us. Threads that have ended are not
+ * counted. */
+struct cpu {
+    double process; /* the sum over all threads */
+    double busiest; /* the time of the thread that has taken the most */
+};
+
+/* Reads how much processor time the threads of a process have taken until now. */
+static struct cpu cpu_of(pid_t pid) {
+    char path[32];
+    struct cpu sum = {0};
+    struct dirent *entry;
+    (void) snprintf(path, sizeof(path), "/proc/%d/task", (int) pid);
+    DIR *tasks = opendir(path);
+    while (tasks != NULL && (entry = readdir(tasks)) != NULL) {
+        uint64_t ns = 0;
+        char file[128 + sizeof(entry->d_name)];
+        (void) snprintf(file, sizeof(file), "%s/%s/schedstat", path, entry->d_name);
+        FILE *f = entry->d_name[0] != '.' ? fopen(file, "re") : NULL;
+        if (f != NULL && fscanf(f, "%" SCNu64, &ns) != 1) ns = 0;
+        if (f != NULL) (void) fclose(f);
+        sum.process += (double) ns / 1e3;
+        if ((double) ns / 1e3 > sum.busiest) sum.busiest = (double) ns / 1e3;
+    }
+    if (tasks != NULL) (void) closedir(tasks);
+    return sum;
 }
 
 /* ---- one member: the shell of rendezvous.c, with counters ---- */
@@ -147,10 +238,14 @@ static void on_data(void *arg, const char *data, size_t len) {
     settle(n);
 }
 
+static int unconnected; /* with relays: number of the next member to connect */
+static void join(struct node *n);
+
 static void on_welcome(void *arg, const struct rdzv_welcome *w) {
     struct node *n = arg;
     messages++;
     member_welcomed(n->member, now(), w);
+    if (unconnected > 0 && unconnected < count) join(&nodes[unconnected++]);
 }
 
 static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *err) {
@@ -188,7 +283,14 @@ static void on_refused(void *arg, enum secure_failure failure, const char *why) 
 
 static const struct secured_stream_events stream_events = {on_open, on_data, on_lost, on_refused};
 
-static void do_connect(void *arg) { secured_stream_open(((struct node *) arg)->stream); }
+static void do_connect(void *arg) {
+    struct node *n = arg;
+    /* a second connect means that the first connection was lost */
+    if (n->has_connected) die("a connection was lost: this machine is too busy for so many nodes");
+    n->has_connected = true;
+    secured_stream_open(n->stream);
+}
+
 /* Does nothing: free_nodes() closes the connection. */
 static void do_hang_up(void *arg) { (void) arg; }
 
@@ -204,7 +306,7 @@ static void arrived(void) {
 
 static void do_round(void *arg, const struct rdzv_round *r) {
     (void) arg;
-    if (r->group_world_size != (uint32_t) count) die("a round without all members");
+    if (r->group_world_size != (uint32_t) total) die("a round without all members");
     arrived();
 }
 static void do_stop(void *arg, int64_t grace_ms, const char *why) {
@@ -229,12 +331,13 @@ static void make_nodes(uint16_t port, const char *job) {
     for (int i = 0; i < count; i++) {
         struct node *n = &nodes[i];
         char host_name[32];
-        (void) snprintf(host_name, sizeof(host_name), "host%d", i);
+        (void) snprintf(host_name, sizeof(host_name), "host%d", first_member + i);
         struct member_settings s = {
             .where = "bench", .facts = "", .connect_timeout_ms = 60000,
-            .self = {.host = host_name, .addr = "", .pid = 1, .instance = (uint64_t) i + 1,
+            .self = {.host = host_name, .addr = "", .pid = 1,
+                     .instance = (uint64_t) (first_member + i) + 1,
                      .role = "default", .node_rank = -1, .local_world_size = 8,
-                     .min_nodes = (uint32_t) count, .max_nodes = (uint32_t) count,
+                     .min_nodes = (uint32_t) total, .max_nodes = (uint32_t) total,
                      .max_restarts = 3, .join_timeout_ms = 600000, .last_call_timeout_ms = 30000,
                      .close_timeout_ms = 30000, .keep_alive_interval_ms = 5000,
                      .keep_alive_max_attempt = 3}};
@@ -326,13 +429,15 @@ static void free_nodes(void) {
 
 static void measure_once(int k) {
     uint16_t port = free_port();
-    count = k;
+    count = total = k;
     pid_t pid = start_host(port);
     if (uv_loop_init(&loop) < 0) die("loop");
 
     make_nodes(port, "job");
     bytes = messages = 0;
+    struct cpu host_before = cpu_of(pid), own_before = cpu_of(getpid());
     double first = join_all(0);
+    struct cpu host_after = cpu_of(pid), own_after = cpu_of(getpid());
     double first_bytes = (double) bytes / k, first_messages = (double) messages / k;
     double push = push_failure(0);
     bytes = messages = 0;
@@ -346,11 +451,243 @@ static void measure_once(int k) {
     succeed(0);
     free_nodes();
 
-    (void) printf("%6d  %6s  %8.1f  %10.1f  %8.1f  %8.1f  %7.0f %5.1f  %7.0f %5.1f  %8.1f\n", k,
+    (void) printf("%6d  %6s  %8.1f  %10.1f  %8.1f  %8.1f  %7.0f %5.1f  %7.0f %5.1f  %8.1f  "
+                  "%7.1f %7.1f %7.1f\n", k,
                   ring != NULL ? "yes" : "no", first, late_extra_ms, push, again, first_bytes,
-                  first_messages, again_bytes, again_messages, end_host(pid) / k);
+                  first_messages, again_bytes, again_messages, end_process(pid) / k,
+                  (host_after.process - host_before.process) / k,
+                  (host_after.busiest - host_before.busiest) / k,
+                  (own_after.process - own_before.process) / k);
     (void) fflush(stdout);
     (void) uv_loop_close(&loop);
+}
+
+/* ---- with relays ---- */
+
+#define SHARE 12000 /* number of members in one process; they share one relay */
+#define GROUPS_MAX 32
+
+/* One process with members, and its relay: their pids and the parent's pipes to the members. */
+struct group {
+    pid_t relay, members;
+    int orders;  /* pipe: 1 byte for each phase */
+    int answers; /* pipe: for each phase, the time at which the last member was ready, in ns */
+};
+
+static void relay_process(uint16_t upstream, int port_fd) {
+    struct rendezvous_relay *relay;
+    struct cr_error err = {0};
+    struct rendezvous_relay_options o = {.listen = {.host = "127.0.0.1"},
+                                         .upstream = {.host = "127.0.0.1", .port = upstream},
+                                         .auth = RENDEZVOUS_AUTH_OFF};
+    uint16_t port;
+    (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (uv_loop_init(&loop) < 0) die("loop");
+    if (rendezvous_relay_open(&loop, &o, &relay, &port, &err) < 0) die(err.text);
+    if (write(port_fd, &port, sizeof(port)) != sizeof(port)) die("pipe");
+    (void) uv_run(&loop, UV_RUN_DEFAULT);
+}
+
+/* The largest number of members of one process that connect at a time. On a cluster each node has a
+ * processor of its own. Here the members of one process share one: without this limit, most of them
+ * would not join within the 10 s that a node has for it. */
+#define CONNECT_MAX 128
+
+static void join_every(bool is_first) {
+    int at_once = is_first && count > CONNECT_MAX ? CONNECT_MAX : count;
+    begin(count);
+    unconnected = is_first ? at_once : count;
+    for (int i = 0; i < at_once; i++) join(&nodes[i]);
+    (void) run_phase();
+}
+
+/* The first member of the first process reports a failure. All other members wait until they are
+ * told to stop. */
+static void fail_or_stop(void) {
+    begin(first_member == 0 ? count - 1 : count);
+    if (first_member == 0) {
+        member_failed(nodes[0].member, now(), 0, "rank 7: signal 9", false);
+        settle(&nodes[0]);
+    }
+    (void) run_phase();
+}
+
+static void members_process(uint16_t port, int orders, int answers) {
+    char order;
+    (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (uv_loop_init(&loop) < 0) die("loop");
+    make_nodes(port, "job");
+    while (read(orders, &order, 1) == 1) {
+        uv_update_time(&loop);
+        if (order != 'f') join_every(order == 'c');
+        else fail_or_stop();
+        int64_t ready_ns = cr_monotonic_ns();
+        if (write(answers, &ready_ns, sizeof(ready_ns)) != sizeof(ready_ns)) die("pipe");
+    }
+    _exit(0);
+}
+
+static pid_t start_process(void (*run)(uint16_t, int, int), uint16_t port, int a, int b) {
+    pid_t pid = fork();
+    if (pid < 0) die("fork");
+    if (pid > 0) return pid;
+    run(port, a, b);
+    _exit(0);
+}
+
+static void run_relay(uint16_t upstream, int port_fd, int unused) {
+    (void) unused;
+    relay_process(upstream, port_fd);
+}
+
+static void start_group(struct group *g, uint16_t upstream) {
+    int ports[2], orders[2], answers[2];
+    uint16_t port;
+    if (pipe2(ports, O_CLOEXEC) < 0 || pipe2(orders, O_CLOEXEC) < 0 ||
+        pipe2(answers, O_CLOEXEC) < 0)
+        die("pipe");
+    g->relay = start_process(run_relay, upstream, ports[1], -1);
+    if (read(ports[0], &port, sizeof(port)) != sizeof(port)) die("a relay did not start");
+    g->members = start_process(members_process, port, orders[0], answers[1]);
+    g->orders = orders[1];
+    g->answers = answers[0];
+}
+
+/* Makes all processes execute the phase `order`. Returns the time in ms until the last member was
+ * ready. */
+static double order_all(const struct group *groups, int n, char order) {
+    int64_t began_ns = cr_monotonic_ns(), last_ns = began_ns, ready_ns;
+    for (int i = 0; i < n; i++) {
+        if (write(groups[i].orders, &order, 1) != 1) die("pipe");
+    }
+    for (int i = 0; i < n; i++) {
+        if (read(groups[i].answers, &ready_ns, sizeof(ready_ns)) != sizeof(ready_ns))
+            die("a process of members has ended");
+        if (ready_ns > last_ns) last_ns = ready_ns;
+    }
+    return (double) (last_ns - began_ns) / 1e6;
+}
+
+static void measure_relayed(int k) {
+    struct group groups[GROUPS_MAX] = {{.orders = -1}};
+    int n = (k + SHARE - 1) / SHARE;
+    uint16_t port = free_port();
+    if (n > GROUPS_MAX) die("too many members");
+    ring = NULL;
+    total = k;
+    pid_t pid = start_host(port);
+    for (int i = 0; i < n; i++) {
+        first_member = i * SHARE;
+        count = k - first_member < SHARE ? k - first_member : SHARE;
+        start_group(&groups[i], port);
+    }
+    double before = allocated(pid);
+    double joined = order_all(groups, n, 'c');
+    /* wait 500 ms, in which the coordinator's process sends its output and frees the memory */
+    (void) usleep(500000);
+    double size = allocated(pid) - before;
+    double pushed = order_all(groups, n, 'f'), again = order_all(groups, n, 'j');
+    double members_us = 0, relays_us = 0;
+    for (int i = 0; i < n; i++) {
+        members_us += end_process(groups[i].members);
+        relays_us += end_process(groups[i].relay);
+        (void) close(groups[i].orders);
+        (void) close(groups[i].answers);
+    }
+    (void) printf("%6d  %6d  %8.0f  %8.0f  %8.0f  %8.0f  %8.1f  %8.1f  %8.1f\n", k, n, joined,
+                  pushed, again, size / k, end_process(pid) / k, relays_us / k, members_us / k);
+    (void) fflush(stdout);
+}
+
+static int relayed_main(int argc, char **argv) {
+    int64_t k;
+    (void) printf("milliseconds; bytes that the coordinator allocates per member; processor "
+                  "time in us per member\n%6s  %6s  %8s  %8s  %8s  %8s  %8s  %8s  %8s\n", "K",
+                  "relays", "join", "push", "rejoin", "bytes", "coord.", "relays", "members");
+    (void) fflush(stdout); /* or each process would print it again */
+    for (int i = 2; i < argc; i++) {
+        if (cr_parse_i64(argv[i], 2, RDZV_NODES_MAX, &k) < 0) {
+            die("usage: rendezvous --relays [K…]");
+        }
+        measure_relayed((int) k);
+    }
+    if (argc > 2) return 0;
+    measure_relayed(10000);
+    measure_relayed(100000);
+    return 0;
+}
+
+/* ---- with and without a secret, in turn ---- */
+
+#define PAIRS 5
+
+/* What the first join of one run has cost: processor time in us for one member. The fields are
+ * named like the columns. */
+enum cost { BUSIEST, HOST, MEMBERS, COST_COUNT };
+static double costs[2][COST_COUNT][PAIRS]; /* [0] without a secret, [1] with one */
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static void measure_join(int k, double out[COST_COUNT][PAIRS], int pair) {
+    uint16_t port = free_port();
+    count = total = k;
+    pid_t pid = start_host(port);
+    if (uv_loop_init(&loop) < 0) die("loop");
+    make_nodes(port, "job");
+    struct cpu host_before = cpu_of(pid), own_before = cpu_of(getpid());
+    join_every(true);
+    struct cpu host_after = cpu_of(pid), own_after = cpu_of(getpid());
+    out[BUSIEST][pair] = (host_after.busiest - host_before.busiest) / k;
+    out[HOST][pair] = (host_after.process - host_before.process) / k;
+    out[MEMBERS][pair] = (own_after.process - own_before.process) / k;
+    unconnected = 0;
+    succeed(0);
+    free_nodes();
+    (void) end_process(pid);
+    (void) uv_loop_close(&loop);
+}
+
+static void print_cost(const char *what, enum cost cost) {
+    double ratios[PAIRS];
+    for (int i = 0; i < PAIRS; i++) ratios[i] = costs[1][cost][i] / costs[0][cost][i];
+    qsort(ratios, PAIRS, sizeof(ratios[0]), compare);
+    for (int i = 0; i < 2; i++) qsort(costs[i][cost], PAIRS, sizeof(double), compare);
+    (void) printf("%-42s %8.1f %8.1f   %.2fx (%.2f to %.2f)\n", what, costs[0][cost][PAIRS / 2],
+                  costs[1][cost][PAIRS / 2], ratios[PAIRS / 2], ratios[0], ratios[PAIRS - 1]);
+    (void) fflush(stdout);
+}
+
+static struct secure_ring *make_ring(void);
+
+static void measure_pairs(int k) {
+    struct secure_ring *made = make_ring();
+    if (made == NULL) return;
+    for (int i = 0; i < PAIRS; i++) {
+        ring = NULL;
+        measure_join(k, costs[0], i);
+        ring = made;
+        measure_join(k, costs[1], i);
+    }
+    (void) printf("%d joins: processor time in us for a member%8s %8s   ratio\n", k, "plain",
+                  "secret");
+    print_cost("coordinator, busiest thread", BUSIEST);
+    print_cost("coordinator, all threads", HOST);
+    print_cost("members, all in one process", MEMBERS);
+    secure_ring_close(made);
+}
+
+static int secret_main(int argc, char **argv, rlim_t descriptors) {
+    int64_t k = 10000;
+    if (argc == 2 && descriptors < 10100) k = (int64_t) descriptors - 100;
+    if (argc == 2) measure_pairs((int) k);
+    for (int i = 2; i < argc; i++) {
+        if (cr_parse_i64(argv[i], 2, 100000, &k) < 0) die("usage: rendezvous --secret [K…]");
+        measure_pairs((int) k);
+    }
+    return 0;
 }
 
 static char token_path[] = "/tmp/crun_bench_token.XXXXXX";
@@ -368,10 +705,13 @@ static struct secure_ring *make_ring(void) {
     return made;
 }
 
+static bool is_plain; /* true if --plain was given, so that nothing is measured with a secret */
+
 static void measure(int k) {
     static struct secure_ring *made;
     ring = NULL;
     measure_once(k);
+    if (is_plain) return;
     if (made == NULL) made = make_ring();
     ring = made;
     if (ring != NULL) measure_once(k);
@@ -380,19 +720,30 @@ static void measure(int k) {
 int main(int argc, char **argv) {
     static const int usual[] = {16, 256, 1024, 4096, 10000};
     struct rlimit fds;
+    (void) signal(SIGPIPE, SIG_IGN);
     cr_log_setup("rendezvous", CR_LOG_WARN);
     if (getrlimit(RLIMIT_NOFILE, &fds) < 0) die("getrlimit");
     fds.rlim_cur = fds.rlim_max;
     (void) setrlimit(RLIMIT_NOFILE, &fds);
+    if (argc > 1 && strcmp(argv[1], "--relays") == 0) return relayed_main(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "--secret") == 0) {
+        int status = secret_main(argc, argv, fds.rlim_max);
+        (void) unlink(token_path);
+        return status;
+    }
     (void) printf("milliseconds; bytes and messages a member, both directions\n"
-                  "%6s  %6s  %8s  %10s  %8s  %8s  %13s  %13s  %8s\n", "K", "secret", "join",
-                  "1% late -500", "push", "rejoin", "first round", "next round", "CPU us");
-    for (int i = 1; i < argc; i++) {
+                  "%6s  %6s  %8s  %10s  %8s  %8s  %13s  %13s  %8s  %7s %7s %7s\n", "K",
+                  "secret", "join",
+                  "1% late -500", "push", "rejoin", "first round", "next round", "CPU us",
+                  "host", "busiest", "members");
+    is_plain = argc > 1 && strcmp(argv[1], "--plain") == 0;
+    int first = is_plain ? 2 : 1;
+    for (int i = first; i < argc; i++) {
         int64_t k;
-        if (cr_parse_i64(argv[i], 2, 100000, &k) < 0) die("usage: rendezvous [K…]");
+        if (cr_parse_i64(argv[i], 2, 100000, &k) < 0) die("usage: rendezvous [--plain] [K…]");
         measure((int) k);
     }
-    for (size_t i = 0; argc == 1 && i < CR_ARRAY_LEN(usual); i++) {
+    for (size_t i = 0; argc == first && i < CR_ARRAY_LEN(usual); i++) {
         if ((rlim_t) usual[i] + 100 < fds.rlim_max) measure(usual[i]);
         else
             (void) printf("%6d  skipped: %llu descriptors allowed\n", usual[i],

@@ -57,11 +57,14 @@ static void add(struct cr_buffer *b, const void *data, size_t len) {
 
 static void add_text(struct cr_buffer *b, const char *text) { add(b, text, strlen(text)); }
 
+static enum store_dialect dialect_of(enum peer_kind kind) {
+    bool is_modern = peer_is_greeted(kind) || kind == PEER_ECHO;
+    return is_modern ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY;
+}
+
 static struct words words_of(enum peer_kind kind) {
     struct words w = {0};
-    bool modern = kind == PEER_OURS || kind == PEER_ECHO;
-    struct store_encoder e = {&w.prepare, modern ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY,
-                              STORE_BYTES("/")};
+    struct store_encoder e = {&w.prepare, dialect_of(kind), STORE_BYTES("/")};
     if (kind == PEER_REDIS) {
         add_text(&w.prepare, "*3\r\n$3\r\nSET\r\n$9\r\n/bench/01\r\n$8\r\n12345678\r\n");
         w.prepare_reply = strlen("+OK\r\n");
@@ -69,9 +72,11 @@ static struct words words_of(enum peer_kind kind) {
         w.reply = strlen("$8\r\n12345678\r\n");
         return w;
     }
-    if (kind == PEER_OURS) (void) store_encode_validate(&w.hello);
-    if (kind == PEER_OURS) (void) store_encode_ping(&w.hello, 1);
-    if (kind == PEER_OURS) w.hello_reply = 4;
+    if (peer_is_greeted(kind)) {
+        (void) store_encode_validate(&w.hello);
+        (void) store_encode_ping(&w.hello, 1);
+        w.hello_reply = 4;
+    }
     (void) store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES("bench/01"), 8);
     add_text(&w.prepare, "12345678");
     e.out = &w.get;
@@ -439,7 +444,7 @@ static void bench_storm(void) {
 static void bench_join_one(enum peer_kind kind, size_t clients) {
     struct peer p = peer_start(kind);
     if (p.pid == 0) return;
-    enum store_dialect dialect = kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY;
+    enum store_dialect dialect = dialect_of(kind);
     struct words w = words_of(kind);
     int *fds = calloc(clients, sizeof(*fds));
     struct cr_buffer out = {0};
@@ -451,7 +456,7 @@ static void bench_join_one(enum peer_kind kind, size_t clients) {
         (void) snprintf(key, sizeof(key), "rank%zu", i);
         cr_buffer_clear(&out);
         fds[i] = open_connection(&p, true);
-        if (kind == PEER_OURS) (void) store_encode_validate(&out);
+        if (peer_is_greeted(kind)) (void) store_encode_validate(&out);
         (void) store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES(key), 4);
         add_text(&out, "here");
         (void) store_encode_number(&e, STORE_OP_ADD, STORE_BYTES("joined"), 1);
@@ -576,7 +581,7 @@ static void bench_wake_one(enum peer_kind kind, size_t waiters) {
     struct peer p = peer_start(kind);
     if (p.pid == 0) return;
     struct words w = words_of(kind);
-    enum store_dialect dialect = kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY;
+    enum store_dialect dialect = dialect_of(kind);
     int epoll = epoll_create1(EPOLL_CLOEXEC), setter = open_ready(&p, &w);
     int *fds = calloc(waiters, sizeof(*fds));
     for (size_t i = 0; i < waiters; i++) {
@@ -632,8 +637,7 @@ static void bench_wake(void) {
 static void value_words(enum peer_kind kind, size_t size, struct cr_buffer *set,
                         struct cr_buffer *get, size_t *set_reply, size_t *get_reply) {
     char line[64];
-    struct store_encoder e = {
-        set, kind == PEER_OURS ? STORE_DIALECT_MODERN : STORE_DIALECT_LEGACY, STORE_BYTES("/")};
+    struct store_encoder e = {set, dialect_of(kind), STORE_BYTES("/")};
     if (kind == PEER_REDIS) {
         (void) snprintf(line, sizeof(line), "$%zu\r\n", size);
         add_text(set, "*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n");
@@ -750,7 +754,8 @@ struct deed {
     size_t keys, clients;
     struct store_space *space;
     int fd; /* connection of a client of `space` */
-    int64_t done_ns; /* time at which run() returned, in ns; 0 until then; accessed atomically */
+    /* time in ns at which run() returned; 0 before it has returned; accessed atomically */
+    int64_t done_ns;
 };
 
 static void add_request(struct store_encoder *e, enum store_op op, size_t number) {
@@ -793,8 +798,8 @@ static void do_list(struct deed *d) {
     cr_buffer_done(&out);
 }
 
-/* Sends one request of kind `op` about all keys, and after it one of kind `then`. Receives `reply`
- * bytes of replies. */
+/* Sends one request with the operation `op` about all keys, and after it one with the operation
+ * `then`. Receives `reply` bytes of replies. */
 static void ask_at_once(struct deed *d, enum store_op op, enum store_op then, size_t reply) {
     struct cr_buffer out = {0};
     struct store_encoder e = {&out, STORE_DIALECT_MODERN, STORE_BYTES("/")};
@@ -840,7 +845,8 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sends GETs one after another for `seconds` and, unless d is NULL, until the deed is done. */
+/* Sends GETs one after another for `seconds`; if d is not NULL, at least until d->run() has
+ * returned in another thread. Returns their latencies. */
 static struct noticed notice(int fd, const struct words *w, double seconds, const struct deed *d) {
     enum { GETS_MAX = 1 << 20 };
     static double took_ms[GETS_MAX];

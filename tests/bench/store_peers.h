@@ -3,6 +3,7 @@
 #ifndef BENCH_STORE_PEERS_H
 #define BENCH_STORE_PEERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -18,6 +19,11 @@ struct peer {
 /* Starts a server. Returns pid 0 if the program is not installed. */
 struct peer peer_start(enum peer_kind kind);
 void peer_stop(struct peer *p);
+
+/* Returns whether a client sends VALIDATE and PING first, as torch 2.4 and later do. Crun's store
+ * understands clients of both protocol generations; the benchmark uses the newer one for it. The
+ * answer for PEER_TORCH depends on the installed version, which is known after peer_start(). */
+bool peer_is_greeted(enum peer_kind kind);
 
 int64_t peer_cpu_ns(const struct peer *p); /* user and system time of all threads of the server */
 long peer_resident_kib(const struct peer *p);

@@ -8,10 +8,10 @@ failing_programs  := $(patsubst %,$(BUILD)/tests/failing/%,crun crun-store crun-
 test_programs     += $(failing_programs)
 
 $(BUILD)/tests/failing/crun: $(call objects,launcher/crun.c) \
-    $(call rooms,launcher agent inspect status rendezvous store base)
+    $(call rooms,launcher agent status remote rendezvous inspect store base)
 $(BUILD)/tests/failing/crun-store: $(call objects,$(store_program_SRCS)) $(call rooms,store base)
 $(BUILD)/tests/failing/crun-agent: $(call objects,$(operator_SRCS)) \
-    $(call rooms,inspect status rendezvous store base)
+    $(call rooms,status remote rendezvous inspect store base)
 $(BUILD)/tests/failing/worker: $(call objects,tests/failing_allocator/worker.c $(crunrt_SRCS))
 
 $(failing_programs): $(BUILD)/tests/failing/%: $(failing_allocator)

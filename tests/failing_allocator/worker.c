@@ -91,8 +91,8 @@ static int use_group(crunrt *rt) {
     return rc;
 }
 
-/* With the argument "group" the worker also makes a group and reduces a number over it. Without it
- * the worker makes only the store calls. */
+/* With the argument "group" the worker also makes a group and reduces a number over it. Without
+ * this argument it makes only the store calls. */
 int main(int argc, char **argv) {
     crunrt *rt = NULL;
     if (crunrt_init(NULL, &rt) < 0) return failed("init") < 0;

@@ -3,15 +3,18 @@
  * only copies the rank's own data. It proves nothing about NCCL. The backend loads this library
  * only if the environment has CRUNRT_ALLOW_FAKE_NCCL=1.
  *
- * The environment variable FAKE_NCCL contains words that make calls misbehave:
- *   init-slow, init-hang, init-error
- *   early-error      the init call itself fails, and leaves a group open
- *   op-hang, op-error, abort-hang, finalize-error
- *   no-gpu, one-gpu
- *   split-refused, split-error
- *   split-hang       the parent stays in progress
- *   child-late       the child's handle appears after the parent is done
- *   child-none, child-hang
+ * The environment variable FAKE_NCCL contains words that make calls misbehave. A word that ends in
+ * -slow delays the call or operation, -hang makes it hang, and -error makes it fail:
+ *   init-slow, init-hang, init-error               the initialisation of a communicator
+ *   early-error                                    the call that begins it fails at once, and
+ *                                                  leaves a group open (ncclGroupStart())
+ *   op-hang, op-error, abort-hang, finalize-error  an operation, the abort, the finalization
+ *   no-gpu, one-gpu                                the machine has no GPU, or only one
+ *   split-refused                                  ncclCommSplit() fails at once
+ *   split-error, split-hang                        the parent fails later, or stays in progress
+ *   child-late, child-none                         the child's handle is written after the parent
+ *                                                  is done, or never
+ *   child-hang                                     the child stays in progress
  * If FAKE_NCCL_RANK is set, only calls of this rank misbehave. The calls print lines to stderr, so
  * that a test can check their order. fake_nccl_old.so is this library without ncclCommSplit. */
 #include <cuda_runtime.h>
@@ -54,7 +57,8 @@ static void note(const char *what) { fprintf(stderr, "fake: %s\n", what); }
 
 /* ---- the CUDA driver ---- */
 
-/* cuda.h is not included, so the functions are declared here. */
+/* Declares one function of the driver and begins its definition. The declaration is needed because
+ * this file does not include cuda.h, which declares these functions. */
 #define DRIVER(name, ...)                                                                          \
     EXPORT int name(__VA_ARGS__);                                                                  \
     EXPORT int name(__VA_ARGS__)
@@ -148,8 +152,8 @@ EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int n, int rank, 
     return init(comm, n, list[0].internal, ids);
 }
 
-/* The handle of a new communicator, and the place to which a separate thread writes it, as NCCL
- * does. */
+/* What the thread give_child_late() needs: the handle of a new communicator, and the address to
+ * which the thread writes it. NCCL, too, writes the handle of a split from a separate thread. */
 struct gift {
     ncclComm_t *out, child;
 };

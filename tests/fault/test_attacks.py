@@ -8,6 +8,7 @@ import contextlib
 import os
 import pathlib
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -366,6 +367,52 @@ def test_floods_slow_and_giant_handshakes(tmp):
         for s in slow:
             read_to_end(s)
         assert time.monotonic() - begin < 30 * SCALE
+
+
+def test_many_handshakes_at_once(tmp):
+    """The daemon is stopped while 64 handshakes come, so that it finds all of them at once. It
+    computes most answers on other threads; half of the peers are gone before that."""
+    server = subprocess.Popen(
+        [AGENT, "serve", "--listen=127.0.0.1:0", "--rdzv-token-file",
+         token_file(tmp, "token", SECRET)],
+        stdout=subprocess.PIPE, stderr=open(tmp / "log", "w"), text=True,
+        env=clean_env(LOGLEVEL="DEBUG"))
+    try:
+        endpoint = server.stdout.readline().strip()
+        head, key = (secure_raw.head_of("member", "job"),
+                     secure_raw.key_of(SECRET, "member", "job"))
+        noises = [secure_raw.Initiator(head, key) for _ in range(64)]
+        offers = [head + noise.first() for noise in noises]
+        server.send_signal(signal.SIGSTOP)
+        peers = [connect(endpoint) for _ in noises]
+        for peer, offer in zip(peers, offers):
+            peer.sendall(offer)
+        for peer in peers[::2]:
+            peer.close()
+        server.send_signal(signal.SIGCONT)
+        for peer, noise in list(zip(peers, noises))[1::2]:
+            answer = b""
+            while len(answer) < 53:
+                more = peer.recv(53 - len(answer))
+                assert more, answer
+                answer += more
+            assert answer[:5] == b"CRUNK"
+            noise.second(answer[5:])
+            peer.close()
+        node = rdzv_raw.Member(endpoint, secret=SECRET)
+        node.send_join()
+        for name in "WELCOME", "ACCEPTED", "ROUND":
+            node.expect(name)
+        node.send("SUCCEEDED", round=0)
+        assert node.expect("END")["outcome"] == rdzv_raw.SUCCEEDED
+        node.close()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30 * SCALE) == 0
+        has_threads = len(os.sched_getaffinity(0)) > 1
+        assert not has_threads or "on another thread" in (tmp / "log").read_text()
+    finally:
+        server.kill()
+        server.communicate()
 
 
 # ---- who speaks what ----

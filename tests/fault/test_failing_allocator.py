@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import crun_test  # noqa: E402
 from allocation_failures import DEADLINE_S, FAILING, for_each_allocation  # noqa: E402
-from crun_test import BUILD, TIMEOUT_S, run_tests, signal, skip  # noqa: E402
+from crun_test import BUILD, SCALE, TIMEOUT_S, run_tests, signal, skip  # noqa: E402
 from free_port import free_port  # noqa: E402
 from rdzv_raw import SUCCEEDED, Member  # noqa: E402
 from secure_raw import Refused  # noqa: E402
@@ -31,11 +31,17 @@ def shell(words):
 SHORT_LEASE = "keep_alive_interval=0.5,keep_alive_max_attempt=4"
 
 
+# read_timeout in seconds. It must not expire before the node has tried to send something, because
+# stderr would not say in that case that memory is short.
+READ_TIMEOUT_S = 0.5 * min(SCALE, 4)
+
+
 def alone(case):
     """Returns the options of a job on one node. In cases where all later allocations fail, too
     ("+"), the node ends only when a time limit of the rendezvous expires, so these limits are set
     to small values."""
-    limits = "join_timeout=1,read_timeout=0.5,keep_alive_interval=0.1,keep_alive_max_attempt=3"
+    limits = f"join_timeout=1,read_timeout={READ_TIMEOUT_S},keep_alive_interval=0.1," \
+             "keep_alive_max_attempt=3"
     return ["--standalone", "--nproc-per-node=2",
             f"--rdzv-conf={limits if case.wish.endswith('+') else SHORT_LEASE}"]
 
@@ -281,8 +287,8 @@ def agent_with_a_secret(case):
     return agent(case, "--rdzv-token-file", token_file(case.folder), secret=SECRET)
 
 
-def run_job(address, secret=None):
-    node = Member(address, timeout=DEADLINE_S, secret=secret)
+def run_job(address, secret=None, run_id="job"):
+    node = Member(address, timeout=DEADLINE_S, secret=secret, run_id=run_id)
     node.send_join()
     for name in "WELCOME", "ACCEPTED", "ROUND":
         node.expect(name)
@@ -297,6 +303,34 @@ def test_agent(tmp):
 
 def test_agent_with_a_secret(tmp):
     for_each_allocation(tmp, agent_with_a_secret, AGENT)
+
+
+def relay(case):
+    """Runs the jobs of two nodes, one after the other, through a relay that lacks memory. The relay
+    may refuse one of the nodes, but it must serve the next one, and live until SIGTERM."""
+    process = case.start([AGENT, "relay", relay.upstream, "--listen=127.0.0.1:0"])
+    address = first_line(process)
+    if address == "":
+        return case.finish(process)
+    refused = 0
+    for n in range(2):
+        try:
+            run_job(address, run_id=f"{case.mark}-{n}")
+        except (AssertionError, ConnectionError):
+            refused += 1
+    allowed = 2 if case.wish.endswith("+") else 0 if case.wish == "0" else 1
+    assert refused <= allowed, f"{refused} nodes were refused"
+    return end(case, process)
+
+
+def test_relay(tmp):
+    server = crun_test.start([BUILD / "bin" / "crun-agent", "serve", "--listen=127.0.0.1:0"])
+    try:
+        relay.upstream = first_line(server)
+        for_each_allocation(tmp, relay, AGENT)
+    finally:
+        server.kill()
+        server.communicate()
 
 
 def test_agent_commands(tmp):

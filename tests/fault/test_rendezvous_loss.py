@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
 """Nodes are lost: killed, stopped, cut off by a silent network, or disturbed by a network that
-loses packets. Other tests check which node hosts when every host has an address of its own."""
+loses, delays, reorders and repeats packets. Other tests check which node hosts when every host has
+an address of its own."""
 import pathlib
 import signal
 import sys
@@ -11,6 +12,7 @@ from crun_test import run_tests, wait_for
 from netns import Net
 from nodes import Nodes
 from rdzv_node import Cast, end_well, go_on
+from shaky_net import ShakyNet
 
 PORT = 29400
 ELASTIC = ["min_nodes=2", "max_nodes=3", "keep_alive_interval_ms=500", "keep_alive_max_attempt=4",
@@ -138,6 +140,20 @@ def test_a_network_that_loses_every_tenth_packet(tmp):
             while line.startswith("stop "):
                 line = n.next()
             assert line.startswith("end 1"), line
+
+
+def test_a_network_that_delays_reorders_repeats_and_loses(tmp):
+    """Each frame takes 20 to 140 ms, so frames overtake each other; of a hundred, two are lost and
+    two come twice."""
+    with ShakyNet(3, delay_s=0.08, jitter_s=0.06, loss=0.02, repeat=0.02) as net, Cast() as cast:
+        nodes, _ = three(cast, net, "keep_alive_interval_ms=5000", "max_restarts=3")
+        for after in range(3):
+            nodes[after % 3].tell("fail")
+            found = [n.until_round(lambda m: m["restart"] == after + 1) for n in nodes]
+            assert {m["groups"] for m in found} == {3}
+            assert len({m["port"] for m in found}) == 1
+        end_well(nodes)
+        assert net.seen["overtaken"] > 0 and net.seen["frames"] > 50, net.seen
 
 
 def test_another_host_than_the_first_by_address(tmp):

@@ -32,12 +32,15 @@ exec sleep 1000
 """
 
 
-def sleeps(pid):
-    """Returns whether the process waits for the file system: for an answer, which the kernel shows
-    as an interruptible sleep until the first signal; or for a lock of another such process."""
+def sleeps(fuse, pid):
+    """Returns whether SIGKILL cannot end the process. It waits for an answer of the file system,
+    which the kernel shows as an interruptible sleep until the first signal; the file system must
+    have read the request, because the kernel takes back one that was not read. Or it waits for a
+    lock of another such process."""
     fields = stat(pid)
-    return fields is not None and (fields[0] == "D" or read_text(
-        f"/proc/{pid}/wchan") == "request_wait_answer")
+    if fields is not None and read_text(f"/proc/{pid}/wchan") == "request_wait_answer":
+        return pid in fuse.readers
+    return fields is not None and fields[0] == "D"
 
 
 def assert_described(said, pid, who):
@@ -51,7 +54,8 @@ def ends_in_time(tmp, cgroup):
         with Crun("--shutdown-timeout=1", "--nproc-per-node=2", "--no-python", "/bin/sh", "-c",
                   STUCK, env={"HANGS": str(tmp), "CRUN_CGROUP": cgroup}) as crun:
             pids = [crun.pid_of(name) for name in ("0.pid", "1.pid", "child.pid")]
-            until(lambda: sleeps(pids[1]) and sleeps(pids[2]), "the uninterruptible sleep")
+            until(lambda: sleeps(fuse, pids[1]) and sleeps(fuse, pids[2]),
+                  "the uninterruptible sleep")
             warden, begin = crun.warden(), time.monotonic()
             os.kill(crun.pid, signal.SIGTERM)
             assert crun.wait() == 1
@@ -80,12 +84,13 @@ def test_other_nodes_go_on(tmp):
     """The grace after a failure is 30 s, as torchrun's; so this takes that long."""
     stuck = script(tmp, "stuck", "#!/bin/sh\nexec cat $HANGS/x\n")
     (tmp / "hangs").mkdir()
-    with HangingFuse(tmp / "hangs"), Nodes(tmp, "--nnodes=1:2", "--max-restarts=3") as nodes:
+    with (HangingFuse(tmp / "hangs") as fuse,
+          Nodes(tmp, "--nnodes=1:2", "--max-restarts=3") as nodes):
         a = nodes.start_host("a")
         b = nodes.start("b", "--no-python", program=stuck, HANGS=str(tmp / "hangs"))
         worker = wait_for(lambda: [w for w in nodes.workers() if w.world == 2 and w.alive],
                           "a round of both nodes")[0]
-        wait_for(lambda: any(map(sleeps, children(b.process.pid))), "the sleep")
+        wait_for(lambda: any(sleeps(fuse, p) for p in children(b.process.pid)), "the sleep")
         begin = time.monotonic()
         worker.signal(signal.SIGUSR1)  # fails
         assert b.wait() == 1, b.text

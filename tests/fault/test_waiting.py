@@ -11,6 +11,7 @@ import threading
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import CRUN_STORE, run_tests, start, wait_for
 from free_port import free_port
+from netns import Net
 from nodes import Nodes
 
 TIMES = "last_call_timeout=0.3,join_timeout=7,read_timeout=7"
@@ -29,8 +30,10 @@ def test_who_is_here_and_who_is_missing(tmp):
         for n in (a, b):
             line = warning(n, "waiting for more nodes: 2 of 3 are here: ", "s left)")
             assert "(5 s so far, 2 s left)" in line, line
+            assert "; start the others with the same endpoint and --rdzv-id (5 s" in line, line
             assert n.wait() == 1
             assert "2 of at least 3 nodes came" in n.text, n.text
+            assert "start the missing ones with the same endpoint and --rdzv-id" in n.text, n.text
 
 
 def test_missing_node_ranks(tmp):
@@ -41,6 +44,19 @@ def test_missing_node_ranks(tmp):
             assert n.wait() == 1
         # the first node whose time is up counts among the missing for the second one
         assert any("missing: node rank 1, 3; start the missing ones" in n.text for n in (a, b))
+
+
+def test_two_nodes_with_one_rank(tmp):
+    """Two nodes have one node rank. The second node waits while the first one keeps its seat, and
+    the line about waiting does not list the second node."""
+    with Nodes(tmp, "--nnodes=3", backend="static", conf="timeout=9") as nodes:
+        a, b = nodes.start("a", "--node-rank=0"), nodes.start("b", "--node-rank=1")
+        c = nodes.start("c", "--node-rank=1")
+        warning(a, "waiting for more nodes: 2 of 3 are here", "missing: node rank 2")
+        assert not any(line.count("(node rank 1)") > 1 for line in a.text.splitlines()), a.text
+        assert {b.wait(), c.wait()} == {1}
+        late = [n for n in (b, c) if "cannot join as node rank 1" in n.text]
+        assert len(late) == 1 and "give every node a --node-rank of its own" in late[0].text
 
 
 def test_a_spare_says_so_once(tmp):
@@ -68,9 +84,20 @@ def test_nobody_listens(tmp):
     with Nodes(tmp, "--nnodes=2", conf=f"{TIMES},is_host=0") as nodes:
         a = nodes.start("a")
         warning(a, f"waiting for the coordinator at '{nodes.endpoint}': 127.0.0.1: connection "
-                   "refused (5 s so far, 2 s left)")
+                   "refused; is the node that hosts it up, the address right, and no firewall "
+                   "between? (5 s so far, 2 s left)")
         assert a.wait() == 1
-        assert "connection refused; is the node that hosts it up" in a.text, a.text
+        assert "127.0.0.1: connection refused; is the node that hosts it up" in a.text, a.text
+
+
+def test_an_address_that_does_not_answer(tmp):
+    with Net(1) as net, Nodes(tmp, "--nnodes=2", endpoint="10.77.0.9:1234", conf=TIMES) as nodes:
+        net.hosts[0].black_hole("10.77.0.9")
+        a = nodes.start("a", prefix=net.hosts[0].run)
+        warning(a, "waiting for the coordinator at '10.77.0.9:1234': 10.77.0.9: no answer; is the "
+                   "node that hosts it up, the address right, and no firewall between?")
+        assert a.wait() == 1
+        assert a.text.splitlines()[-1].count("no answer") == 1, a.text
 
 
 class Program:
@@ -120,7 +147,7 @@ def test_programs_that_are_not_a_crun(tmp):
     cases = ((serve_http, "it is not a crun: it speaks HTTP"),
              (serve_ssh, "it is not a crun: it speaks SSH"),
              (lambda c: c.close(), "it closes the connection; it is not a crun"),
-             (lambda c: None, "connected, but nothing comes"))
+             (lambda c: None, "connected, but nothing comes"))  # a crun that is stopped does this
     for i, (speak, expected) in enumerate(cases):
         folder = tmp / str(i)
         folder.mkdir()
@@ -128,9 +155,25 @@ def test_programs_that_are_not_a_crun(tmp):
                                               endpoint=f"127.0.0.1:{program.port}",
                                               conf=TIMES) as nodes:
             a = nodes.start("a")
-            warning(a, "this node has the address, but another program has the port: ", expected)
+            is_known = expected != cases[-1][1]
+            holder = "another program has the port: " if is_known else "the port is in use: "
+            warning(a, "this node has the address, but " + holder, expected)
             assert a.wait() == 1
-            assert expected in a.text.splitlines()[-1], a.text
+            last = a.text.splitlines()[-1]
+            assert last.count(expected) == 1 and "--rdzv-endpoint another port" in last, last
+
+
+def test_a_crun_that_refuses_is_no_other_program(tmp):
+    """The node's machine has the endpoint, and a crun with another secret serves there."""
+    tokens = [tmp / "token0", tmp / "token1"]
+    for token in tokens:
+        token.touch(0o600)
+        token.write_text(f"a secret of more than 32 characters in {token.name}\n")
+    with Nodes(tmp, "--nnodes=2", conf=TIMES) as nodes:
+        nodes.start_host("a", "--rdzv-token-file", tokens[0])
+        b = nodes.start("b", "--rdzv-token-file", tokens[1])
+        warning(b, "this node has the address, but the port is in use: ", "it has another secret")
+        assert "another program has the port" not in b.text, b.text
 
 
 def test_torchrun_at_the_endpoint(tmp):

@@ -1,16 +1,17 @@
 /* libFuzzer target: a hostile coordinator against one member. The coordinator sends any messages
  * that the codec can encode, in any order; connections are made and lost; the agent calls the
  * member's functions, also from inside the callbacks that the member makes. The target checks that
- * the member uses a connection only while there is one, that it makes no callback after it has
- * reported the end, and that its deadline is never over when it has got the current time.
+ * the member uses a connection only while there is one, and that it makes no callback after it has
+ * reported the end. After a few ticks with the current time, the member's deadline must lie in the
+ * future.
  *
  * Input: u8 local, u8 connect timeout, u8 coordinator wait (all as in rdzv_input.h), then a
  * sequence of events: u8 what, and an argument for some of them. what % 8 is 0: the time advances
  * to the member's deadline; 1: the time advances by a u8 (see rdzv_input.h); 2: WELCOME comes on a
  * new connection, of a version and a host that a u8 selects; 3: the connection is lost, and a u8
- * selects how; 4: the agent makes the call that a u8 selects; 5 to 7:
- * the coordinator sends a message. Each callback of the member reads one byte of the input, which
- * selects the function of the member that the agent calls inside this callback. */
+ * selects how; 4: the agent makes the call that a u8 selects; 5 to 7: the coordinator sends a
+ * message. Each callback of the member reads one byte of the input, which selects the function of
+ * the member that the agent calls inside this callback. */
 #include "base/clock.h"
 #include "rendezvous/member/member.h"
 #include "tests/lib/rdzv_input.h"

@@ -19,6 +19,7 @@
 #include "rendezvous/secure/secure.h"
 #include "tests/lib/rdzv_input.h"
 
+#include <errno.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -34,13 +35,29 @@ static void set_up(void) {
     CR_ASSERT(secure_keys_for(&keys, SECURE_MEMBER, "job", member_key) == 1);
 }
 
+/* Reads any credential but one that begins with 'x': a stranger cannot know its secret. */
+static int read_credential(const char *credential, uint8_t out[SECURE_KEY], struct cr_error *err) {
+    CR_ASSERT(strlen(credential) < SECURE_CREDENTIAL_MAX);
+    memset(out, 'v', SECURE_KEY);
+    return credential[0] == 'x' ? cr_fail(err, -EACCES, "refused") : 0;
+}
+
+static const struct secure_voucher voucher = {.read = read_credential};
+static const struct secure_keys vouching = {.voucher = &voucher};
+static bool uses_voucher; /* true: the ends authenticate by credentials in this run */
+
 static struct secure_tunnel *new_host(void) {
     static const uint8_t random[SECURE_KEY] = {64};
-    return secure_tunnel_accept(&keys, random);
+    return secure_tunnel_accept(uses_voucher ? &vouching : &keys, random);
 }
 
 static struct secure_tunnel *new_node(void) {
     static const uint8_t random[SECURE_KEY] = {128};
+    uint8_t root[SECURE_KEY];
+    memset(root, 'v', sizeof(root));
+    if (uses_voucher) {
+        return secure_tunnel_vouch(SECURE_MEMBER, "job", root, "a credential", random);
+    }
     return secure_tunnel_connect(SECURE_MEMBER, "job", member_key[0], random);
 }
 
@@ -64,7 +81,8 @@ static void run_stranger(struct input *in, struct secure_tunnel *t) {
 
 struct end {
     struct secure_tunnel *tunnel;
-    struct cr_buffer said, heard; /* plain text that this end has sent; that it has received */
+    /* said: plain text that this end has sent; heard: plain text that it has received */
+    struct cr_buffer said, heard;
     struct cr_buffer way;         /* bytes on their way to the other end */
 };
 
@@ -155,7 +173,9 @@ static void run_file(const struct input *in) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input in = {data, size};
     set_up();
-    switch (input_byte(&in) % 4) {
+    uint8_t what = input_byte(&in);
+    uses_voucher = what >= 128;
+    switch (what % 4) {
     case 0: run_stranger(&in, new_host()); break;
     case 1: run_stranger(&in, new_node()); break;
     case 2: run_attacker(&in); break;

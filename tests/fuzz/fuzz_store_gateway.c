@@ -1,12 +1,14 @@
-/* libFuzzer target: workers of two gateways send any bytes, connections break anywhere, and a third
- * gateway and a second store are hostile: they send any bytes as the other end of a trunk. Nobody
- * may crash, the bytes of the honest trunks must stay in step, and at the end no wait may be left.
+/* libFuzzer target: workers of two gateways send any bytes, and connections break anywhere. A third
+ * gateway and a second store are hostile: they send any bytes as the other end of a trunk. No code
+ * may crash. When a connection of the two honest trunks breaks, no byte of the trunk may be lost or
+ * arrive twice. At the end no wait may be left.
  *
- * Input: a sequence of  u8 what, u8 length, bytes.  The low three bits of `what` are: 0 to 3, the
- * bytes come from this worker; 4, from the hostile gateway; 5, from the hostile store; 6, `length`
- * bytes are carried in both directions of a trunk, and its connection breaks; 7, a worker leaves
- * and a new one comes. Bit 3 chooses the trunk, bits 4 and 5 the worker, for 6 and 7. Bit 6: all
- * bytes are carried until nothing is under way. */
+ * Input: a sequence of u8 what, u8 length, bytes. The low three bits of `what` select an event. 0
+ * to 3: the bytes come from the worker with this number; 4: the bytes come from the hostile
+ * gateway; 5: the bytes come from the hostile store; 6: `length` bytes are carried in both
+ * directions of the trunk that bit 3 selects, and its connection breaks; 7: the worker that bits 4
+ * and 5 select leaves, and a new one comes. If bit 6 is set, all bytes are carried after the event
+ * (0 to 5) until none is under way. */
 #include "base/assert.h"
 #include "tests/lib/store_peer.h"
 #include "tests/lib/store_trunk.h"
@@ -20,7 +22,7 @@ struct scene {
     struct store_keyspace keys;
     struct trunk_ends trunks[2];
     struct store_gateway_worker *workers[WORKERS];
-    struct store_gate *stranger;      /* the gate at which the hostile gateway speaks */
+    struct store_gate *stranger;      /* the gate to which the hostile gateway speaks */
     uint64_t operations;
     struct store_gateway *deceived;   /* the gateway to which the hostile store speaks */
     struct store_gateway_worker *victim;

@@ -21,6 +21,7 @@ HOST = str((BUILD / "tests" / "host_nccl").resolve())
 WORKER = str(BUILD / "tests" / "gpu" / "gpu_worker")
 STREAMS = str(BUILD / "tests" / "gpu" / "gpu_streams")
 EXAMPLE = str(BUILD / "examples" / "all_reduce_gpu")
+failures = []  # of each row that failed, all that it wrote
 
 
 def ask(*argv):
@@ -87,6 +88,8 @@ def row(name, ranks, argv, wanted, code=0, restarts=0, **env):
     match = re.search(wanted, text)
     if (status == 0) == (code == 0) and match and "FAILED" not in match[0]:
         return name, "PASS", match[0].strip()
+    failures.append(f"{name}: exit status {status}, and {wanted!r} "
+                    f"{'is there' if match else 'is not in what it wrote'}:\n{text}")
     return name, "FAIL", " / ".join(text.strip().splitlines()[:3])
 
 
@@ -110,6 +113,8 @@ def main():
         row("a stream that is stuck, abort, a new group", 1, [STREAMS, "stuck"], r"ok stuck.*",
             CRUNRT_NCCL_ABORT_TIMEOUT_MS="2000"),
         row("CUDA graphs", 1, [STREAMS, "graph"], r"ok graph.*"),
+        row("newer calls: factor, counts, registered memory, configuration", 1, [STREAMS, "newer"],
+            r"ok newer.*"),
         row("200 groups made and destroyed", 1, [STREAMS, "cycles"], r"ok cycles.*"),
         row("cost of an operation", 1, [STREAMS, "cost"], r"ok cost.*"),
         row("example all_reduce_gpu", 1, [EXAMPLE], r"\d+ sums right on GPU 0"),
@@ -121,6 +126,7 @@ def main():
         row("two ranks: every type and reduction", 2, [STREAMS, "types"], r"ok types.*"),
         row("two ranks: order on every kind of stream", 2, [STREAMS, "order"], r"ok order.*"),
         row("two ranks: CUDA graphs", 2, [STREAMS, "graph"], r"ok graph.*"),
+        row("two ranks: newer calls", 2, [STREAMS, "newer"], r"ok newer.*"),
         row("two ranks: cost of an operation", 2, [STREAMS, "cost"], r"ok cost.*"),
         row("groups split from the world, two ranks on two GPUs", 2, [WORKER, "split"],
             r"ok split.*"),
@@ -132,6 +138,8 @@ def main():
         print(f"| {name} | {result} | {seen} |")
     counts = {r: sum(result == r for _, result, _ in rows) for r in ("PASS", "FAIL", "SKIP")}
     print(f"\n{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped")
+    for failure in failures:
+        print(f"\nFAILED {failure}")
     required = os.environ.get("CRUN_GPU_REQUIRED") == "1"
     sys.exit(1 if counts["FAIL"] or (required and counts["PASS"] == 0) else 0)
 

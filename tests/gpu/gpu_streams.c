@@ -5,6 +5,8 @@
  *   order     a copy, an operation and a copy on one stream, for each kind of stream
  *   stuck     a host function blocks the stream: the operation behind it must time out
  *   graph     operations in a CUDA graph, which is launched several times
+ *   newer     calls of newer releases of NCCL: a sum of products, gathers, scatters and all-to-all
+ *             with counts, memory of NCCL's allocator, its registration, a configured group
  *   cycles    200 groups that are made, used and destroyed; every tenth is aborted
  *   cost      host time of an asynchronous operation, compared with direct calls of CUDA and NCCL
  */
@@ -177,6 +179,100 @@ static void graph(void) {
     printf("ok graph: 5 launches of 2 operations\n");
 }
 
+/* Returns 1 if `rc` is 0, and 0 if this NCCL lacks the call. Any other result ends the program. */
+static int has(int rc, const char *what) {
+    require(rc == 0 || rc == -ENOTSUP, what);
+    return rc == 0;
+}
+
+static float first_of(const float *device) {
+    float value = -1;
+    require(cudaMemcpy(&value, device, sizeof(value), cudaMemcpyDeviceToHost) == cudaSuccess,
+            "copy");
+    return value;
+}
+
+static float *filled(size_t count, float value) {
+    float *device = zeros(count * sizeof(float)), *host = calloc(count, sizeof(float));
+    for (size_t i = 0; host != NULL && i < count; i++) host[i] = value;
+    require(host != NULL && cudaMemcpy(device, host, count * sizeof(float),
+                                       cudaMemcpyHostToDevice) == cudaSuccess, "copy");
+    require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+    free(host);
+    return device;
+}
+
+/* Checks CRUNRT_PREMUL_SUM: each rank r gives the value 3 and the factor r + 1, so the result is
+ * the sum of 3 * (r + 1) over all ranks. Returns 0 if NCCL lacks this operation, else 1. */
+static int try_products(void) {
+    float factor = (float) (rank + 1), *x = filled(N, 3);
+    crunrt_op op = sum_of(x, NULL);
+    op.reduce = CRUNRT_PREMUL_SUM;
+    op.factor = &factor;
+    int made = has(crunrt_group_run(world, &op), "a sum of products");
+    require(!made || first_of(x) == 1.5F * (float) (size * (size + 1)), "the sum of products");
+    (void) cudaFree(x);
+    return made;
+}
+
+/* Checks the four operations with counts, with a part of r + 1 elements for each rank r: gathers
+ * the parts on the last rank, scatters them from there, gathers parts on all ranks, and reduces
+ * each part to its rank. */
+static void try_counts(void) {
+    size_t counts[64], all = 0, own = (size_t) rank + 1;
+    require(size <= 64, "at most 64 ranks");
+    for (int r = 0; r < size; r++) all += counts[r] = (size_t) r + 1;
+    float *mine = filled(own, (float) own), *whole = zeros(all * sizeof(float));
+    float *back = zeros(own * sizeof(float));
+    require(crunrt_group_gather_counts(world, mine, own, whole, counts, CRUNRT_FLOAT32,
+                                       size - 1) == 0, "gather_counts");
+    require(crunrt_group_scatter_counts(world, whole, counts, back, own, CRUNRT_FLOAT32,
+                                        size - 1) == 0, "scatter_counts");
+    require(first_of(back) == (float) own, "gathered and scattered");
+    float *ones = filled(all, 1);
+    require(crunrt_group_all_gather_counts(world, ones, counts, CRUNRT_FLOAT32) == 0,
+            "all_gather_counts");
+    require(crunrt_group_reduce_scatter_counts(world, ones, back, counts, CRUNRT_FLOAT32,
+                                               CRUNRT_SUM) == 0, "reduce_scatter_counts");
+    require(first_of(back) == (float) size, "gathered and reduced");
+    (void) cudaFree(mine);
+    (void) cudaFree(whole);
+    (void) cudaFree(back);
+    (void) cudaFree(ones);
+}
+
+static int try_registration(crunrt_register_kind kind, const char *what) {
+    crunrt_registration *made = NULL;
+    void *memory = NULL;
+    if (!has(crunrt_group_memory_new(world, 1 << 21, &memory), "memory")) return 0;
+    require(cudaMemset(memory, 0, 1 << 21) == cudaSuccess, "cudaMemset");
+    require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+    int is_made = has(crunrt_group_register(world, memory, 1 << 21, kind, &made), what);
+    crunrt_op op = sum_of(memory, NULL);
+    require(crunrt_group_run(world, &op) == 0, "a sum in registered memory");
+    crunrt_registration_free(made);
+    crunrt_group_memory_free(world, memory);
+    return is_made;
+}
+
+static void newer(void) {
+    crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
+    crunrt_nccl_config c = CRUNRT_NCCL_CONFIG_INIT;
+    crunrt_group *g = NULL;
+    int products = try_products();
+    try_counts();
+    int local = try_registration(CRUNRT_REGISTER_LOCAL, "a registration");
+    int window = try_registration(CRUNRT_REGISTER_SYMMETRIC, "a window");
+    o.backend = "nccl";
+    o.nccl = &c;
+    c.max_ctas = 2;
+    int configured = has(crunrt_group_new(rt, &o, &g), "a configured group");
+    require(!configured || crunrt_group_barrier(g) == 0, "a barrier of the configured group");
+    crunrt_group_destroy(g);
+    printf("ok newer: products %d, counts 1, registered %d, window %d, configured %d\n", products,
+           local, window, configured);
+}
+
 static void cycles(void) {
     float *x = zeros(N * sizeof(float));
     int aborted = 0;
@@ -219,15 +315,18 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } modes[] = {{"types", types}, {"order", order},   {"stuck", stuck},
-                 {"graph", graph}, {"cycles", cycles}, {"cost", cost}};
+                 {"graph", graph}, {"cycles", cycles}, {"cost", cost},
+                 {"newer", newer}};
     (void) setvbuf(stdout, NULL, _IOLBF, 0);
     require(argc == 2 && crunrt_init(NULL, &rt) == 0, "init");
     rank = crunrt_rank(rt);
     size = crunrt_world_size(rt);
     require(cudaSetDevice(crunrt_local_rank(rt)) == cudaSuccess, "cudaSetDevice");
     world = open_group(60000);
-    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-        if (strcmp(argv[1], modes[i].name) == 0) modes[i].run();
+    size_t mode = 0, count = sizeof(modes) / sizeof(modes[0]);
+    while (mode < count && strcmp(argv[1], modes[mode].name) != 0) mode++;
+    require(mode < count, "a known mode");
+    modes[mode].run();
     crunrt_group_destroy(world);
     crunrt_destroy(rt);
     return 0;

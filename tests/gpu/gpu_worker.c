@@ -2,7 +2,7 @@
  * "ok …" or an error text. MODE selects the test:
  *
  *   operations   every operation; with one process, the operations that one rank can check
- *   rounds       many groups in sequence; threads and open descriptors must not become more
+ *   rounds       many groups in sequence; the numbers of threads and of descriptors must not grow
  *   broken       an operation that cannot end in time, then a new group in the same process
  *   split        uses groups split from the world's communicator, then the world again
  *   rejoin       as "broken", then crunrt_rejoin(), and a world and a split in the next round */
@@ -97,8 +97,8 @@ static void rounds(void) {
            more_threads > 2 || more_files > 4 ? "FAILED" : "ok", more_threads, more_files);
 }
 
-/* Requires that group number `number` was made by a split. The numbers begin with 0 in each
- * generation. */
+/* Requires that group number `number` was made by a split. The groups that a process makes in one
+ * round are numbered from 0. */
 static void require_split(int number) {
     char key[64], *word = NULL;
     void *value = NULL;
@@ -161,6 +161,9 @@ static int run_without_time(crunrt_group *g, float *a) {
 }
 
 static void rejoin(void) {
+    /* The rank that gives up first ends the round. The other ranks have to live on until they call
+     * crunrt_rejoin(), too. */
+    require(crunrt_can_rejoin(rt, 1) == 0, "can rejoin");
     crunrt_group *g = open_group(60000);
     float host[1] = {1}, *a = on_gpu(host, 1);
     int rc = run_without_time(g, a);

@@ -166,8 +166,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     return invalid ? host_fail(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
 }
 
-/* Call this with the lock held. Returns true if `legacy` is a legacy default stream and a blocking
- * stream of its device is being captured: CUDA then refuses the use of `legacy`. */
+/* Call this with host_lock() held. Returns true if `legacy` is a legacy default stream and a
+ * blocking stream of its device is being captured. During such a capture CUDA refuses the use of
+ * `legacy`. */
 static bool captures_implicitly(const struct host_stream *legacy) {
     for (const struct host_stream *s = host_streams(); s != NULL && legacy->legacy; s = s->next)
         if (s->capture != NULL && !s->non_blocking && s->device == legacy->device) return true;

@@ -102,7 +102,8 @@ static ncclResult_t append(const struct call *c, enum kind kind, enum part_kind 
     return add(c, part, c->send, c->recv, c->root);
 }
 
-/* Checks one call and adds it to the group, as NCCL's ncclEnqueueCheck() does. */
+/* Does what NCCL's ncclEnqueueCheck() does: checks one call of the program, and adds it to the
+ * group. */
 static ncclResult_t enqueue(const struct call *c, enum kind kind, enum part_kind part) {
     struct host_fault f = host_call(c->name);
     ncclResult_t r = comm_check(c->comm, c->name);
@@ -219,7 +220,8 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
     if (r != ncclSuccess) return r;
     if ((size_t) op < (size_t) ncclNumOps || i >= comm->own_op_count)
         return nccl_fail(ncclInvalidArgument, "ncclRedOpDestroy : operation is not of this comm");
-    /* 0 marks the operator as destroyed; the number of a destroyed operator is never used again */
+    /* 0 marks the operator as destroyed. It stays in the list, so that no later operator gets its
+     * number. */
     comm->own_ops[i].ranks = 0;
     return ncclSuccess;
 }

@@ -57,9 +57,10 @@ static ncclResult_t state_of(ncclComm_t comm) {
     return state;
 }
 
-/* Returns the result of a call on a non-blocking communicator; `end` is what group_end() returned.
- * If the call's work in the background has succeeded already, returns ncclInProgress nevertheless,
- * so that tests get the same result every time; NCCL may return ncclSuccess in this case. */
+/* Returns the result of a call on a non-blocking communicator; `end` is what group_end() returned
+ * for the call. If the call's thread has already succeeded, this function returns ncclInProgress
+ * nevertheless, so that tests get the same result every time; NCCL may return ncclSuccess in this
+ * case. */
 ncclResult_t comm_outcome(ncclComm_t comm, ncclResult_t end) {
     if (end == ncclInProgress && atomic_load(&comm->async) == ncclSuccess) return ncclInProgress;
     return state_of(comm);
@@ -110,6 +111,11 @@ ncclResult_t comm_configure(ncclComm_t comm, const ncclConfig_t *config) {
             comm->blocking = config->blocking != 0;
         }
         comm->config = *config;
+        if (config->size > sizeof(*config)) {
+            size_t more = config->size - sizeof(*config);
+            if (more > sizeof(comm->later_fields)) more = sizeof(comm->later_fields);
+            memcpy(comm->later_fields, config + 1, more);
+        }
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 18, 0)
         comm->split_share = config->splitShare == 1;
 #endif
@@ -177,6 +183,24 @@ static ncclResult_t run_init(struct job *job) {
     return r;
 }
 
+ncclResult_t comm_begin(struct ncclComm *c, struct job plan, const ncclUniqueId *id,
+                        const ncclConfig_t *config, ncclComm_t *out) {
+    struct job *job = calloc(1, sizeof(*job));
+    if (job == NULL) abort();
+    *job = plan;
+    job->comm = c;
+    if (id != NULL) memcpy(&job->address, id->internal, sizeof(job->address));
+    ncclResult_t r = comm_configure(c, config);
+    if (r == ncclSuccess) r = group_add_job(job);
+    if (r != ncclSuccess) {
+        free(job);
+        return r;
+    }
+    comm_set_async(c, c->blocking ? ncclSuccess : ncclInProgress);
+    *out = c;
+    return ncclSuccess;
+}
+
 /* Call this between group_start() and group_end(). Makes a communicator and adds its init job to
  * the group. */
 static ncclResult_t begin_init(ncclComm_t *out, int size, const ncclUniqueId *id, int rank,
@@ -184,22 +208,8 @@ static ncclResult_t begin_init(ncclComm_t *out, int size, const ncclUniqueId *id
     if (out == NULL) return nccl_fail(ncclInvalidArgument, "comm argument is NULL");
     if (size < 1 || rank < 0 || rank >= size)
         return nccl_fail(ncclInvalidArgument, "Invalid rank requested : %d/%d", rank, size);
-    struct ncclComm *c = comm_new(size, rank, host_device());
-    struct job *job = calloc(1, sizeof(*job));
-    if (job == NULL) abort();
-    ncclResult_t r = comm_configure(c, config);
-    job->comm = c;
-    job->run = run_init;
-    memcpy(&job->address, id->internal, sizeof(job->address));
-    if (r == ncclSuccess) r = group_add_job(job);
-    if (r != ncclSuccess) {
-        free(job);
-        return r;
-    }
-    comm_set_async(c, c->blocking ? ncclSuccess : ncclInProgress);
-    /* as in NCCL, the caller gets the handle before the init is complete */
-    *out = c;
-    return ncclSuccess;
+    struct job plan = {.run = run_init};
+    return comm_begin(comm_new(size, rank, host_device()), plan, id, config, out);
 }
 
 static ncclResult_t init_rank(const char *call, ncclComm_t *out, int size, const ncclUniqueId *id,
@@ -230,7 +240,8 @@ static ncclResult_t wait_for_kernels(ncclComm_t c) {
     host_lock();
     host_op_unref(last);
     while (atomic_load(&c->graphs) > 0)
-        /* as NCCL's commDestroySync(), which counts the graphs in localPersistentRefs */
+        /* waits until no CUDA graph contains operations of the communicator, as NCCL's
+         * commDestroySync() does with its counter localPersistentRefs */
         host_wait_change();
     host_unlock();
     return ncclSuccess;
@@ -278,12 +289,18 @@ void comm_set_abort(ncclComm_t comm, int value) {
 #pragma GCC visibility push(default)
 
 const ncclConfig_t *host_nccl_config(ncclComm_t comm);
-/* Returns the configuration with which the program has made the communicator. */
+/* For tests: returns the configuration with which the program has made the communicator. */
 const ncclConfig_t *host_nccl_config(ncclComm_t comm) { return &comm->config; }
+
+const int *host_nccl_later_fields(ncclComm_t comm);
+/* For tests: returns the fields that the program has passed behind those of this library's
+ * ncclConfig_t. They are fields of a later version of NCCL. */
+const int *host_nccl_later_fields(ncclComm_t comm) { return comm->later_fields; }
 
 ncclResult_t ncclGetVersion(int *version) {
     struct host_fault f = host_call("ncclGetVersion");
-    *version = NCCL_VERSION_CODE;
+    const char *other = getenv("HOST_NCCL_VERSION");
+    *version = other != NULL ? atoi(other) : NCCL_VERSION_CODE;
     return f.kind == HOST_FAULT_NCCL ? (ncclResult_t) f.code : ncclSuccess;
 }
 

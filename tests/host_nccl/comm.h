@@ -18,23 +18,26 @@ struct group_job;
 
 struct ncclComm {
     /* COMM_ALIVE until the communicator is freed. The memory of a freed communicator is never
-     * reused, so this member shows that a program uses a freed communicator. */
+     * reused, so this field shows that a program uses a freed communicator. */
     uint64_t magic;
     struct ncclComm *next;
     int rank, size, device;
     bool blocking, split_share;
-    ncclConfig_t config;    /* as the program has given it; host_nccl_config() reads it */
+    ncclConfig_t config;    /* copy of the program's configuration, for host_nccl_config() */
+    int later_fields[8];    /* fields of later NCCL versions, which the program's configuration has
+                             * behind those of ncclConfig_t */
     _Atomic int async;      /* the ncclResult_t that ncclCommGetAsyncError() reports */
     _Atomic int abort_flag; /* not 0: kernels and jobs of this communicator must end */
     bool initialised, destroying, finalized, revoked;
-    struct ncclComm *child;      /* the child communicator that is being made; an abort of this
-                                  * one ends it, too */
-    /* The last group with its own thread; NULL after group_join(). Atomic, because another thread
-     * may abort the communicator inside a call. */
+    struct ncclComm *child;      /* the child communicator that is being made from this one, or
+                                  * NULL; an abort of this communicator aborts the child */
+    /* The last group of this communicator that runs on a thread of its own; NULL if there is none,
+     * or after group_join(). Atomic, because one thread may abort the communicator while another
+     * thread is in a call with it. */
     struct group_job *_Atomic group_job;
     struct peers *peers;
     struct host_op *last;    /* the last kernel, for which the next kernel waits */
-    struct host_clock clock; /* all operations that are ordered before the end of the last kernel */
+    struct host_clock clock; /* contains all operations before the end of the last kernel */
     pthread_mutex_t running; /* held by the kernel that runs */
     /* step: number of data exchanges that the kernels have made; calls: number of collectives that
      * the kernels have run */
@@ -62,8 +65,9 @@ ncclResult_t comm_ready(ncclComm_t comm);
 ncclResult_t comm_configure(ncclComm_t comm, const ncclConfig_t *config);
 struct ncclComm *comm_child(ncclComm_t parent); /* makes one with the parent's settings */
 
-/* Makes a communicator of `size` ranks for ncclCommGrow(): on a rank of `old` with that rank's
- * number and device; on a new rank (`old` is NULL) with number `rank` and the thread's device. */
+/* Makes this rank's communicator of `size` ranks, for ncclCommGrow(). If `old` is not NULL, the new
+ * communicator has the rank number and the device of `old`, and `rank` is not used. If `old` is
+ * NULL, this rank is new: its number is `rank`, and its device is the thread's current device. */
 struct ncclComm *comm_grown(ncclComm_t old, int size, int rank);
 
 /* Attaches this rank to the shared memory at the address, and waits until all ranks of the
@@ -97,16 +101,24 @@ ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
  * calls. */
 struct job {
     struct job *next;
-    ncclComm_t comm; /* the communicator whose state the job's result becomes */
+    ncclComm_t comm; /* the job's communicator; its state is set to the job's result */
     ncclResult_t (*run)(struct job *job);
-    /* For split and shrink. child: the new communicator, or NULL on a rank that gets none; out:
-     * where the program wants the child's handle. For grow, child is the old communicator. */
+    /* In a split or shrink, child is the new communicator, or NULL on a rank that gets none, and
+     * out is where the program wants its handle. In a grow, child is the old communicator. */
     ncclComm_t child, *out;
-    int color, key;               /* split; for grow, color is 1 on the rank that made the id */
+    int color, key;               /* arguments of a split; in a grow, color is 1 on the rank of the
+                                   * old communicator that has the id, else 0 */
     bool *survivors;              /* shrink: survivors[r] is true if rank r stays; split: NULL */
     /* init and grow: address of the shared memory, from the unique id */
     struct peers_address address;
 };
+
+/* Call this between group_start() and group_end(). Configures the new communicator `c`, and adds to
+ * the group a copy of `plan`, a job that connects `c`. If `id` is not NULL, the job gets the
+ * address in `id`. Stores `c` in *out, because in NCCL the caller gets the handle before the job is
+ * done. */
+ncclResult_t comm_begin(struct ncclComm *c, struct job plan, const ncclUniqueId *id,
+                        const ncclConfig_t *config, ncclComm_t *out);
 
 /* The kinds of operations that a kernel consists of. */
 enum part_kind {
@@ -148,8 +160,9 @@ int group_depth(void);
 ncclResult_t group_add_job(struct job *job);
 ncclResult_t group_add_part(ncclComm_t comm, struct part *part, cudaStream_t stream);
 
-/* A non-blocking group runs on a thread of its own. Of the group's communicators, the last one to
- * call this joins that thread; the other calls only count. */
+/* Ends the use of the last non-blocking group of `comm`, which runs on a thread of its own. Call
+ * this for each communicator of the group: the last of these calls joins the thread, the earlier
+ * ones only count. Does nothing if `comm` has no such group. */
 void group_join(ncclComm_t comm);
 
 /* ---- kernels (kernels.c) ---- */

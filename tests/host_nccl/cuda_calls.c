@@ -221,7 +221,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     ENTER(cudaStreamDestroy);
     STREAM(s, stream);
     host_lock();
-    s->destroyed = true; /* operations that are on the stream already still run */
+    s->destroyed = true; /* as in CUDA, operations that are on the stream still run */
     host_unlock();
     return cudaSuccess;
 }
@@ -233,7 +233,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags) {
     return cudaSuccess;
 }
 
-/* Call this with the lock held, before a query of a stream or a wait for a stream. If the stream
+/* Call this with host_lock() held, before a query of a stream or a wait for a stream. If the stream
  * captures, this invalidates the capture, as CUDA does, and returns true. */
 static bool breaks_capture(struct host_stream *s) {
     if (s->capture == NULL) return false;

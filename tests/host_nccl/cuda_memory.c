@@ -1,10 +1,10 @@
 /* The functions of the CUDA runtime for memory: allocation, copies, sets, attributes of pointers.
  *
- * When a copy returns is modelled on the CUDA Runtime API manual, "API synchronization behavior". A
- * copy from pageable memory returns when the data has been staged, before it has arrived. A copy to
- * pageable memory returns when it is complete. A copy from device to device memory, and cudaMemset,
- * return at once. cudaFree and cudaFreeHost wait for the whole device (manual of cudaFree; NVIDIA's
- * best-practices guide; NCCL issue 1013). */
+ * Modelled on the CUDA Runtime API manual, "API synchronization behavior", which says when a copy
+ * returns: a copy from pageable memory returns when the data has been staged, before it has
+ * arrived; a copy to pageable memory returns when it is complete; a copy from device to device
+ * memory, and cudaMemset, return at once. cudaFree and cudaFreeHost wait for the whole device
+ * (manual of cudaFree; NVIDIA's best-practices guide; NCCL issue 1013). */
 #include "tests/host_nccl/host.h"
 
 #include <stdlib.h>

@@ -200,8 +200,9 @@ static bool grow_given_up(void *child_and_parent) {
     return comm_aborted(pair[0]) || comm_aborted(pair[1]);
 }
 
-/* Stores in job->address the address that the rank with the id has published in the memory of the
- * old communicator. Every rank of the old communicator calls this. */
+/* Every rank of the old communicator calls this. The rank that has the id publishes the id's
+ * address in the shared memory of the old communicator; the others store that address in
+ * job->address. */
 static ncclResult_t share_grow_address(struct job *job) {
     struct ncclComm *pair[2] = {job->comm, job->child};
     struct peers *p = job->child->peers;
@@ -215,8 +216,8 @@ static ncclResult_t share_grow_address(struct job *job) {
     return ncclSuccess;
 }
 
-/* job->comm is the new communicator. job->child is the old one, or NULL on a new rank. job->color
- * is 1 on the rank that has made the id. */
+/* Connects the new communicator of a grow, job->comm. job->child is the old communicator, or NULL
+ * on a new rank. job->color is 1 on the rank of the old communicator that has the id. */
 static ncclResult_t run_grow(struct job *job) {
     struct host_fault f = host_call("grow");
     if (f.kind == HOST_FAULT_NCCL) return nccl_fail((ncclResult_t) f.code, "grow: as ordered");
@@ -226,7 +227,8 @@ static ncclResult_t run_grow(struct job *job) {
     return r;
 }
 
-/* Call this between group_start() and group_end(). */
+/* Call this between group_start() and group_end(). Checks the arguments of ncclCommGrow(), makes
+ * the new communicator, and adds to the group a job that connects it. Stores the handle in *out. */
 static ncclResult_t begin_grow(ncclComm_t old, int size, const ncclUniqueId *id, int rank,
                                ncclComm_t *out, const ncclConfig_t *config) {
     if (out == NULL || size <= (old != NULL ? old->size : 0))
@@ -235,23 +237,8 @@ static ncclResult_t begin_grow(ncclComm_t old, int size, const ncclUniqueId *id,
         return nccl_fail(ncclInvalidArgument, "ncclCommGrow: invalid rank %d", rank);
     ncclResult_t r = old != NULL ? comm_ready(old) : ncclSuccess;
     if (r != ncclSuccess) return r;
-    struct ncclComm *c = comm_grown(old, size, rank);
-    struct job *job = calloc(1, sizeof(*job));
-    if (job == NULL) abort();
-    r = config != NULL ? comm_configure(c, config) : ncclSuccess;
-    job->comm = c;
-    job->child = old;
-    job->run = run_grow;
-    job->color = old != NULL && id != NULL;
-    if (id != NULL) memcpy(&job->address, id->internal, sizeof(job->address));
-    if (r == ncclSuccess) r = group_add_job(job);
-    if (r != ncclSuccess) {
-        free(job);
-        return r;
-    }
-    comm_set_async(c, c->blocking ? ncclSuccess : ncclInProgress);
-    *out = c;
-    return ncclSuccess;
+    struct job plan = {.run = run_grow, .child = old, .color = old != NULL && id != NULL};
+    return comm_begin(comm_grown(old, size, rank), plan, id, config, out);
 }
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 29, 0)

@@ -6,6 +6,8 @@
  * Each function here calls its counterpart of the runtime. So a fault that HOST_NCCL_FAULT orders
  * for cudaEventRecord also occurs in cuEventRecord, and a call of cuEventRecord is counted under
  * both names. */
+#include "tests/host_nccl/driver.h"
+
 #include "tests/host_nccl/host.h"
 
 #include <stdio.h>
@@ -32,32 +34,6 @@ static void *context_of(int device) { return (void *) (CONTEXT_BASE + (uintptr_t
     })
 
 #pragma GCC visibility push(default)
-
-/* cuda.h is not included, so that the CUDA runtime's headers are enough to build this library. */
-typedef unsigned long long device_pointer;
-int cuInit(unsigned flags);
-int cuDriverGetVersion(int *version);
-int cuDeviceGetCount(int *count);
-int cuDeviceGet(int *device, int ordinal);
-int cuDeviceGetAttribute(int *value, int attribute, int device);
-int cuDevicePrimaryCtxRetain(void **context, int device);
-int cuDevicePrimaryCtxRelease_v2(int device);
-int cuCtxGetCurrent(void **context);
-int cuCtxSetCurrent(void *context);
-int cuThreadExchangeStreamCaptureMode(int *mode);
-int cuStreamCreate(cudaStream_t *stream, unsigned flags);
-int cuStreamDestroy_v2(cudaStream_t stream);
-int cuStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
-int cuStreamIsCapturing(cudaStream_t stream, int *status);
-int cuEventCreate(cudaEvent_t *event, unsigned flags);
-int cuEventRecord(cudaEvent_t event, cudaStream_t stream);
-int cuEventQuery(cudaEvent_t event);
-int cuEventDestroy_v2(cudaEvent_t event);
-int cuMemAlloc_v2(device_pointer *out, size_t size);
-int cuMemFree_v2(device_pointer p);
-int cuPointerGetAttribute(void *value, int attribute, device_pointer p);
-int cuGetErrorName(int error, const char **name);
-int cuGetErrorString(int error, const char **text);
 
 int cuInit(unsigned flags) {
     int count = 0;

@@ -114,8 +114,8 @@ static void leave_graph(void *comm) {
     host_changed();
 }
 
-/* Call this with the lock held. Puts the plan's kernel on the plan's first stream, and orders the
- * kernel with the plan's other streams. */
+/* Call this with host_lock() held. Puts the plan's kernel on the plan's first stream, and orders
+ * the kernel with the plan's other streams. */
 static void launch(struct plan *p, struct host_stream *const *streams) {
     struct kernel *k = p->kernel;
     ncclComm_t c = k->comm;

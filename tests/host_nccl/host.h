@@ -24,13 +24,13 @@
 
 HOST_API void host_lock(void);
 HOST_API void host_unlock(void);
-/* Call this with the lock held. Wakes all threads that are in host_wait_change(). */
+/* Call this with host_lock() held. Wakes all threads that are in host_wait_change(). */
 HOST_API void host_changed(void);
-/* Call this with the lock held. Waits for the next host_changed(). */
+/* Call this with host_lock() held. Waits for the next host_changed(). */
 HOST_API void host_wait_change(void);
 
 /* Pauses a loop that polls. `turn` is how often the loop has polled so far; with a larger `turn`
- * the pause is longer. Call this without the lock. */
+ * the pause is longer. Call this without host_lock(). */
 HOST_API void host_pause(unsigned turn);
 
 /* ---- counters (counters.c) ---- */
@@ -56,7 +56,7 @@ enum host_fault_kind {
     HOST_FAULT_NCCL,  /* the call returns `code`, an ncclResult_t */
     HOST_FAULT_CUDA,  /* the call returns `code`, a cudaError_t; a sticky error also poisons the
                        * context */
-    HOST_FAULT_ASYNC, /* the call succeeds; ncclCommGetAsyncError() then reports `code` */
+    HOST_FAULT_ASYNC, /* the call succeeds; after it ncclCommGetAsyncError() reports `code` */
     HOST_FAULT_HANG,  /* the call never returns */
     HOST_FAULT_LATE,  /* the call begins `code` milliseconds later */
     HOST_FAULT_STALL, /* for a kernel: it spins until its communicator's abort flag is set */
@@ -68,7 +68,7 @@ struct host_fault {
     int code;
 };
 
-/* Call this without the lock, because it may sleep. Counts one call of the function `name`, and
+/* Call this without host_lock(), because it may sleep. Counts one call of the function `name`, and
  * returns the fault that HOST_NCCL_FAULT orders for this call; the caller must carry out the fault.
  * This function itself carries out two kinds of faults: for HANG it never returns; for LATE it
  * sleeps and then returns NONE. */
@@ -88,14 +88,16 @@ struct host_clock {
 
 #define HOST_ACTOR_OF_HOST 0 /* one actor for all threads of the program */
 
-/* The clock of the host: the operations that the host has waited for. Guarded by the lock. */
+/* The vector clock of the host: it contains the operations that the host has waited for. Guarded by
+ * host_lock(). */
 HOST_API extern struct host_clock host_time;
 
-/* Call this with the lock held. Adds all operations that the clock `from` contains to the clock
+/* Call this with host_lock() held. Adds all operations that the clock `from` contains to the clock
  * `to`. */
 HOST_API void host_clock_join(struct host_clock *to, const struct host_clock *from);
 
-/* Call this with the lock held. Makes an actor and returns its number. */
+/* Call this with host_lock() held. Makes an actor, which the detection of races needs for each
+ * stream, and returns its number. */
 int host_actor_new(void);
 
 struct host_access {
@@ -104,7 +106,7 @@ struct host_access {
     bool writes;
 };
 
-/* Call this with the lock held. Checks whether the memory accesses of an operation race with
+/* Call this with host_lock() held. Checks whether the memory accesses of an operation race with
  * earlier ones. The operation is number clock->at[actor] of `actor`; messages call it `what`. A
  * race is reported on stderr and ends the process with status 97. If HOST_NCCL_RACE is "report",
  * the process does not end; if it is "off", races are not reported, either. */
@@ -167,18 +169,19 @@ struct host_event {
     struct host_event *next;        /* list of all events */
 };
 
-/* Call this with the lock held. */
+/* Call this with host_lock() held. */
 struct host_stream *host_stream_new(int device, bool non_blocking, bool legacy);
 
-/* Call this with the lock held. Returns the first stream of the list of all streams. */
+/* Call this with host_lock() held. Returns the first stream of the list of all streams. */
 struct host_stream *host_streams(void);
 
-/* Call this without the lock. Returns the stream of a handle, or NULL for an unknown handle. The
+/* Call this without host_lock(). Returns the stream of a handle, or NULL for an unknown handle. The
  * handles 0 and 1 mean the legacy default stream of the calling thread's device; handle 2 means the
  * thread's own stream (cudaStreamPerThread). */
 HOST_API struct host_stream *host_stream_of(cudaStream_t handle);
 
-/* Call these with the lock held. They take and drop a reference; `op` may be NULL. */
+/* Call these with host_lock() held. host_op_ref() adds a reference to the operation,
+ * host_op_unref() drops one. Both do nothing if `op` is NULL. */
 HOST_API void host_op_ref(struct host_op *op);
 HOST_API void host_op_unref(struct host_op *op);
 
@@ -192,27 +195,28 @@ struct host_work {
     struct host_op *const *after; /* operations of other streams that must be done before this
                                    * one runs */
     size_t after_count;
-    /* all operations that are ordered before this one through `after`; NULL if there are none */
+    /* contains all operations that are ordered before this one through `after`; NULL if there are
+     * none */
     const struct host_clock *clock;
 };
 
-/* Call this with the lock held. Puts an operation at the end of the stream and checks its memory
+/* Call this with host_lock() held. Puts an operation at the end of the stream and checks its memory
  * accesses for races. Returns the operation. It is valid only while the lock is held, unless the
  * caller takes a reference. If the stream captures, the operation becomes a node of the graph, and
  * this function returns NULL. */
 HOST_API struct host_op *host_put(struct host_stream *stream, const struct host_work *work);
 
-/* Call this with the lock held. Makes operations that are put on `stream` after this call wait for
- * `op`. `clock` contains the operations that are ordered before the end of `op`. */
+/* Call this with host_lock() held. Makes operations that are put on `stream` after this call wait
+ * for `op`. `clock` contains the operations that are ordered before the end of `op`. */
 HOST_API void host_stream_wait(struct host_stream *stream, struct host_op *op,
                                const struct host_clock *clock);
 
-/* Call this without the lock. Waits until all operations that are now on any stream of the device
- * are done; cudaDeviceSynchronize(), cudaFree() and the end of a communicator do this. `who` is the
- * name of the caller, for messages. */
+/* Call this without host_lock(). Waits until all operations that are now on any stream of the
+ * device are done; cudaDeviceSynchronize(), cudaFree() and the end of a communicator do this. `who`
+ * is the name of the caller, for messages. */
 HOST_API void host_device_wait(int device, const char *who);
 
-/* Call this without the lock, but with a reference to the operation. Waits until it is done. */
+/* Call this without host_lock(), but with a reference to the operation. Waits until it is done. */
 HOST_API void host_op_wait(struct host_op *op);
 
 /* ---- errors (cuda_calls.c) ---- */
@@ -240,23 +244,23 @@ cudaError_t host_enter(const char *name);
 
 /* ---- the capture of streams into graphs (capture.c) ---- */
 
-/* Call this with the lock held, in each function that the CUDA manual calls potentially unsafe
+/* Call this with host_lock() held, in each function that the CUDA manual calls potentially unsafe
  * during a capture. Returns true if a capture forbids such a call to this thread: a capture that
  * any thread began in global mode, or that this thread began in thread-local mode. As in CUDA, each
  * capture that forbids the call becomes invalid. */
 bool host_capture_forbids(void);
 struct host_op *host_capture_node(struct host_stream *stream, const struct host_work *work);
-/* Call this with the lock held. Makes the capture into the graph invalid. */
+/* Call this with host_lock() held. Makes the capture into the graph invalid. */
 void host_capture_invalidate(struct host_graph *graph);
 
-/* Call this with the lock held when a stream waits for an event that was recorded in a capture.
+/* Call this with host_lock() held when a stream waits for an event that was recorded in a capture.
  * Makes the stream capture into the same graph. Returns false if the stream already captures into
  * another graph. */
 bool host_capture_joins(struct host_stream *stream, struct host_graph *graph);
 
-/* Call this with the lock held, for a stream that captures. When the stream's graph and all
- * instances of the graph have been freed, unref(arg) is called. With this a communicator counts the
- * graphs that contain its operations. */
+/* Call this with host_lock() held, for a stream that captures. When the stream's graph and all
+ * instances of the graph have been freed, unref(arg) is called. A communicator uses this to count
+ * the graphs that contain its operations. */
 HOST_API void host_capture_keep(struct host_stream *stream, void (*unref)(void *), void *arg);
 
 #endif

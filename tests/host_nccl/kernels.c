@@ -64,8 +64,9 @@ ncclResult_t kernel_connect(struct kernel *k) {
 
 /* ---- aborts, and exchanges of data between all ranks ---- */
 
-/* Returns true if a kernel must end early. The death of a rank is no reason: as in NCCL, it only
- * sets the communicator's state, and the kernel goes on spinning. */
+/* Returns true if the kernel must end early, because its communicator is aborted. If another rank
+ * has died, the kernel goes on spinning, and this function only sets the communicator's state to
+ * ncclRemoteError, as NCCL does. */
 
 static bool kernel_ends(void *comm) {
     struct ncclComm *c = comm;
@@ -82,8 +83,9 @@ static void spin(struct ncclComm *c, bool abortable) {
     for (unsigned turn = 0; !abortable || !kernel_ends(c); turn++) host_pause(turn);
 }
 
-/* Waits until all ranks have called step() equally often. After that each rank may read what the
- * other ranks published before they called it. Returns false if the kernel must end early. */
+/* Waits until all ranks have called step() equally often. After step() returns true, each rank may
+ * read what the other ranks published before they called step(). Returns false if the kernel must
+ * end early. */
 static bool step(struct ncclComm *c) {
     c->step++;
     return PEERS_BARRIER(c->peers, step, NULL, kernel_ends, c);
@@ -93,9 +95,9 @@ static void publish(struct ncclComm *c, size_t at, const void *from, size_t byte
     memcpy(peers_chunk(c->peers, c->rank, c->step + 1) + at, from, bytes);
 }
 
-/* Multiplies the n elements that publish() has just put at `at` by this rank's own scalar, if the
- * operator has one. NCCL, too, multiplies only the rank's own input (device/common_kernel.h,
- * PreOpSrcs), so the ranks may have different scalars. */
+/* Multiplies the n elements that publish() has just put at the offset `at` by this rank's own
+ * scalar, if the operator has one. NCCL, too, multiplies only the rank's own input
+ * (device/common_kernel.h, PreOpSrcs), so the ranks may have different scalars. */
 static void premultiply(struct ncclComm *c, const struct part *p, size_t at, size_t n) {
     struct arithmetic alone = p->how;
     char *chunk = peers_chunk(c->peers, c->rank, c->step + 1) + at;
@@ -105,7 +107,8 @@ static void premultiply(struct ncclComm *c, const struct part *p, size_t at, siz
     arithmetic_reduce(&alone, chunk, from, n);
 }
 
-/* Returns how to reduce elements after premultiply(). */
+/* Returns how to reduce elements that premultiply() has already multiplied. If the operator has a
+ * scalar, this is a plain sum. Any other operator is returned as it is. */
 static struct arithmetic after_premultiply(const struct part *p) {
     struct arithmetic how = p->how;
     if (how.kind == ARITHMETIC_PRE_MUL_SUM) how.kind = ARITHMETIC_SUM;

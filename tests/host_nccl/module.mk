@@ -1,6 +1,6 @@
-# The host NCCL: libcudart.so and libnccl.so.2 for machines without a GPU, and the programs that the
-# tests run on them. If the headers of CUDA or NCCL are missing, `make test-workers` prints a line
-# that says so and builds neither.
+# The host NCCL: libcudart.so, libnccl.so.2 and libamdhip64.so for machines without a GPU, and the
+# programs that the tests run on them. If the headers of CUDA or NCCL are missing, `make
+# test-workers` prints a line that says so and builds none of them.
 host_nccl      := $(BUILD)/tests/host_nccl
 host_cuda_SRCS := $(addprefix tests/host_nccl/,counters.c faults.c races.c memory.c streams.c \
                     capture.c cuda_calls.c cuda_memory.c driver.c)
@@ -11,7 +11,8 @@ host_programs  := $(patsubst tests/host_nccl/%.c,$(host_nccl)/%,$(host_findings)
                   $(host_nccl)/model
 
 ifneq ($(HAVE_NCCL),)
-host_nccl_built := $(host_nccl)/libcudart.so $(host_nccl)/libnccl.so.2 $(host_programs)
+host_nccl_built := $(host_nccl)/libcudart.so $(host_nccl)/libnccl.so.2 $(host_nccl)/libamdhip64.so \
+                   $(host_programs)
 else
 test-workers: say-no-host-nccl
 endif
@@ -23,7 +24,7 @@ test_programs += $(host_nccl_built)
 test-workers: $(host_nccl_built)
 
 host_nccl_objects := $(call objects,$(host_cuda_SRCS) $(host_nccl_SRCS) $(host_findings) \
-                       tests/host_nccl/model.c)
+                       tests/host_nccl/model.c tests/host_nccl/hip.c)
 $(host_nccl_objects): extra_CPPFLAGS = $(NCCL_CPPFLAGS)
 
 # Programs look for libcudart under a name that contains CUDA's major version, so make all of them.
@@ -39,6 +40,13 @@ $(host_nccl)/libnccl.so.2: $(call objects,$(host_nccl_SRCS)) $(host_nccl)/libcud
 	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,libnccl.so.2 \
 	    -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(@D) -lcudart -lm $(LDLIBS)
 	$(Q)ln -sf libnccl.so.2 $(@D)/libnccl.so
+
+# libamdhip64.so stands in for HIP in tests of the rccl backend. The host NCCL stands in for RCCL,
+# too, because NCCL and RCCL have the same functions.
+$(host_nccl)/libamdhip64.so: $(call objects,tests/host_nccl/hip.c) $(host_nccl)/libcudart.so
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ours_LDFLAGS) $(LDFLAGS) -shared -Wl,-soname,libamdhip64.so \
+	    -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(@D) -lcudart $(LDLIBS)
 
 # `model` uses only the two libraries; the programs in findings/ also use libcrunrt.
 $(host_nccl)/model: $(call objects,tests/host_nccl/model.c) $(host_nccl)/libnccl.so.2

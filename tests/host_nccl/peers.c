@@ -57,8 +57,9 @@ void peers_forget(const struct peers_address *a) {
 }
 
 /* Maps the memory for a communicator of `size` ranks, and stores its address in *memory. The first
- * rank that calls this stores its `size` there. Returns -EINVAL if the stored size is another one,
- * and -ECONNREFUSED if the memory is not that of `a`. */
+ * rank that calls this stores its `size` in the memory. Returns 0; -EINVAL if another rank has
+ * stored a different size; -ECONNREFUSED if the memory is not that of the address `a`; or another
+ * negative errno. */
 static int agree_on_size(int fd, const struct peers_address *a, int size, void **memory) {
     int none = 0;
     if (ftruncate(fd, (off_t) total_bytes(size)) < 0) return -errno;

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PEERS_CHUNK ((size_t) 64 << 10) /* most bytes that a rank publishes in one exchange */
-#define PEERS_RING  ((size_t) 64 << 10) /* most bytes under way from one rank to another */
+#define PEERS_CHUNK ((size_t) 64 << 10) /* limit in bytes of one rank's data in one exchange */
+#define PEERS_RING  ((size_t) 64 << 10) /* limit in bytes of data on its way from rank to rank */
 
 /* The address of the shared memory: file descriptor `fd` of the process `pid`. It is sent in an
  * ncclUniqueId, so it must not be larger than one. */
@@ -53,8 +53,8 @@ struct peers {
     struct peers_rank *ranks;
     char *chunks;
     struct peers_ring *rings;
-    /* by rank: a pidfd of the rank's process, or -1 while there is none; NULL if the death of a
-     * rank is not to be noticed (HOST_NCCL_NET is not "socket") */
+    /* pidfds[r]: a pidfd of the process of rank r, or -1 if there is none yet. `pidfds` is NULL if
+     * HOST_NCCL_NET is not "socket": in that case a rank's death must not be noticed. */
     int *pidfds;
 };
 
@@ -74,8 +74,8 @@ typedef bool (*peers_give_up)(void *arg);
 
 /* Waits for a counter that each rank has: the member of struct peers_rank at `offset`, in bytes.
  * Waits until this counter is at least `value` on each rank r for which members[r] is true; if
- * `members` is NULL, on all ranks. Polls give_up(arg) during the wait, and returns false once that
- * returns true. Otherwise returns true. */
+ * `members` is NULL, on all ranks. Polls give_up(arg) during the wait, and returns false when
+ * give_up(arg) returns true. Returns true when the counters have the value. */
 bool peers_wait(struct peers *p, size_t offset, uint64_t value, const bool *members,
                 peers_give_up give_up, void *arg);
 

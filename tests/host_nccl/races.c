@@ -46,7 +46,7 @@ int host_actor_new(void) {
 }
 
 /* Removes the records of operations that the host has waited for. All later operations are ordered
- * after these, so they cannot race. */
+ * after such an operation, so none of them can race with it. */
 static void forget_finished(void) {
     size_t kept = 0;
     for (size_t i = 0; i < record_count; i++)
@@ -104,7 +104,7 @@ void host_race_check(const char *what, int actor, const struct host_clock *clock
 HOST_API void host_cuda_touch(const void *at, size_t size, int writes);
 
 /* For tests: call this when the program itself reads or writes host memory (pinned, managed or
- * pageable). The access is then checked for races, as those of operations are. */
+ * pageable). This function checks whether the access races with those of operations. */
 void host_cuda_touch(const void *at, size_t size, int writes) {
     struct host_access access = {at, size, writes != 0};
     host_lock();

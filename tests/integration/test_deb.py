@@ -62,6 +62,7 @@ def test_contents(tmp):
     run(["dpkg-deb", "-x", deb, tmp])
     for path in ("usr/bin/crun-launcher", "usr/bin/crun-store", "usr/lib/libcrunrt.so.0",
                  "usr/lib/crun-launcher/bin/torchrun", "usr/lib/systemd/system/crun-agent.service",
+                 "usr/lib/systemd/system/crun-agent-jobs.service",
                  "usr/share/man/man1/crun-launcher.1.gz", "usr/share/man/man3/crunrt.3.gz",
                  "usr/share/bash-completion/completions/crun-launcher",
                  "usr/share/zsh/vendor-completions/_crun-launcher",

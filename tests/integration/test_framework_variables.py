@@ -13,7 +13,8 @@ ENV = clean_env(OMP_NUM_THREADS=1)
 
 
 def test_jax(tmp):
-    done = crun("--jax", "--nproc-per-node=2", "--no-python", "sh", "-c", JAX, env=ENV)
+    done = crun("--jax", "--standalone", "--nproc-per-node=2", "--no-python", "sh", "-c", JAX,
+                env=ENV)
     assert done.returncode == 0 and done.stderr == "", done
     found = sorted(line.split(" ", 1) for line in done.stdout.splitlines())
     assert [rest for _, rest in found] == ["0/2 0 ompi none", "1/2 1 ompi none"], done

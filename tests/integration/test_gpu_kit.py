@@ -15,7 +15,8 @@ if not os.path.exists(f"{BUILD}/tests/gpu/gpu_streams"):
     sys.exit(77)
 done = subprocess.run(["tests/gpu/check_gpu.py", "--dry-run"], stdout=subprocess.PIPE,
                       stderr=subprocess.STDOUT, text=True)
-print(done.stdout)
+# What the failed rows wrote comes first: the runner shows only the first lines of a failure.
+print(*(f"FAILED {text}" for text in done.stdout.split("\nFAILED ")[1:]), done.stdout, sep="\n")
 if done.returncode != 0 or "DRY RUN" not in done.stdout:
     sys.exit(f"FAIL: exit status {done.returncode}")
 if not re.search(r"\n\d+ passed, 0 failed, 0 skipped", done.stdout):

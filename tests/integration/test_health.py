@@ -2,35 +2,20 @@
 # timeout: 240
 """--health-check and --health-builtin: a node that is not fit gets no place in a round and is
 named; a spare comes in its place; a node that becomes fit takes part."""
-import json
 import os
 import pathlib
+import re
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_job import DUMP, Job
-from crun_test import BUILD, TIMEOUT_S, read_text, run_tests, wait_for
-from nodes import Nodes
+from crun_test import BUILD, CRUN, ROOT, clean_env, read_text, run, run_tests, wait_for
+from nodes import Nodes, end_well
 
-AGENT = os.path.join(BUILD, "bin", "crun-agent")
-
-
-def members_of(nodes):
-    done = subprocess.run([AGENT, "status", "--json", nodes.endpoint], stdout=subprocess.PIPE,
-                          text=True, timeout=TIMEOUT_S)
-    jobs = json.loads(done.stdout)["jobs"] if done.returncode == 0 else []
-    return jobs[0]["members"] if jobs else []
-
-
-def the_unfit(nodes):
-    return [m for m in members_of(nodes) if m["state"] == "UNFIT"]
-
-
-def end_well(workers):
-    for w in workers:
-        w.signal(Nodes.WELL)
 
 
 def test_one_bad_node_of_sixteen_is_named_and_replaced(tmp):
@@ -39,14 +24,14 @@ def test_one_bad_node_of_sixteen_is_named_and_replaced(tmp):
         host = nodes.start_host("n0")
         begun = time.monotonic()
         rest = [nodes.start(f"n{i}") for i in range(1, 16)]
-        wait_for(lambda: the_unfit(nodes), "the bad node in crun-agent status")
+        wait_for(nodes.unfit, "the bad node in crun-agent status")
         spare = nodes.start("spare")
         joined = time.monotonic()
         workers = nodes.round(16)
         print(f"round formed {time.monotonic() - joined:.2f} s after the spare was started, "
               f"{time.monotonic() - begun:.2f} s after the first node")
         assert {w.node for w in workers} == {f"n{i}" for i in range(16) if i != 5} | {"spare"}
-        bad = the_unfit(nodes)
+        bad = nodes.unfit()
         assert [m["unfit"] for m in bad] == ["GPU 3 has fallen off the bus"], bad
         assert "is not fit and gets no place in a round: GPU 3 has fallen" in host.text, host.text
         assert "is not fit for the job: GPU 3 has fallen off the bus" in rest[4].text
@@ -63,20 +48,29 @@ def test_a_sick_node_is_replaced_at_a_restart(tmp):
         a, b = nodes.start("a"), nodes.start("b")
         first = nodes.round(2)
         spare = nodes.start("spare")
-        wait_for(lambda: len(members_of(nodes)) == 3, "the spare")
+        wait_for(lambda: len(nodes.members()) == 3, "the spare")
         first[0].signal(10)  # SIGUSR1: the worker fails
         second = nodes.round(2)
         assert {w.node for w in second} == {"a", "spare"}, [w.node for w in second]
-        assert [m["unfit"] for m in the_unfit(nodes)] == ["disk full"]
+        assert [m["unfit"] for m in nodes.unfit()] == ["disk full"]
         end_well(second)
         assert {n.wait() for n in (a, b, spare)} == {0}
+
+
+def test_a_check_after_each_of_many_restarts(_):
+    """While a round ends, the agent looks for orphans of its workers among its children. It must
+    not reap the process of a check. (It did in one of about sixty restarts.)"""
+    done = run([CRUN, "--max-restarts=300", "--health-check=echo well", "--health-timeout=60",
+                "--no-python", "sh", "-c", "exit 3"], env=clean_env())
+    assert done.returncode == 1 and "not fit" not in done.stderr, done
+    assert "restart 300 of 300" in done.stderr, done
 
 
 def test_a_node_that_becomes_fit_takes_part(tmp):
     check = f'test "$TEST_NODE" = a || test -e {tmp}/repaired || {{ echo "no disk"; exit 3; }}'
     with Nodes(tmp, "--nnodes=2", f"--health-check={check}") as nodes:
         a, b = nodes.start_host("a"), nodes.start("b")
-        wait_for(lambda: the_unfit(nodes), "the bad node")
+        wait_for(nodes.unfit, "the bad node")
         (tmp / "repaired").touch()
         workers = nodes.round(2)
         assert {w.node for w in workers} == {"a", "b"}
@@ -114,6 +108,64 @@ def test_built_in_checks(_):
     assert "files: a process may open 60 files, workers need at least 68" in job.err, job.err
     job = Job("--health-builtin=shm,gpus", DUMP)
     assert job.status == 2 and "'gpus' is no built-in check" in job.err, job.err
+
+
+def test_a_segment_health_file_parks_the_allocation(tmp):
+    """NVRx's contract: a regular file that is not empty marks the allocation; all else is well."""
+    task = {"SLURM_JOB_ID": "71", "SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "3"}
+    job = {"SLURM_JOB_ID": "70"}
+
+    def launch(env):
+        return Job("--scheduler=none", f"--health-segment-dir={tmp}", DUMP, env=env)
+    mark = tmp / "segment_health_check.70.3"
+    assert launch(task).status == 0  # no file
+    mark.touch()
+    assert launch(task).status == 0  # an empty one
+    mark.write_text("drained: fan")
+    done = launch(task)
+    text = f"segment: the file '{mark}' marks this allocation as unavailable; repair the nodes, and"
+    assert done.status == 1 and not done.workers and text in done.err, done.err
+    assert launch(job).status == 0  # another allocation
+    assert launch({}).status == 0   # none
+    (tmp / "segment_health_check.70.70").mkdir()
+    assert launch(job).status == 0  # a folder is no mark
+    (tmp / "segment_health_check.70.70").rmdir()
+    (tmp / "segment_health_check.70.70").write_text("x")
+    assert launch(job).status == 1
+
+
+def test_a_health_service_that_is_not_there(tmp):
+    """A node whose service does not answer is fit, as with NVRx. The test with a service that
+    answers is make interop-grpc."""
+    job = Job(f"--health-service=unix://{tmp}/none.sock", DUMP)
+    text = f"crun: warning: the node health service at '{tmp}/none.sock' gave no answer: "
+    assert job.status == 0 and text in job.err and "counts as well" in job.err, job.err
+    with socket.socket(socket.AF_UNIX) as s:  # a server that speaks no HTTP/2
+        s.bind(str(tmp / "other.sock"))
+        s.listen()
+
+        def answer():
+            peer = s.accept()[0]
+            peer.recv(1000)
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            peer.close()
+        thread = threading.Thread(target=answer)
+        thread.start()
+        job = Job(f"--health-service={tmp}/other.sock", DUMP)
+        thread.join()
+    assert job.status == 0 and "gave no answer" in job.err, job.err
+
+
+def test_a_libcurl_without_http2_is_named(tmp):
+    """The node is not fit, because the check that its user has requested cannot be made."""
+    source = tmp / "curl.c"
+    names = re.findall(r"F\((\w+)\)", (ROOT / "rendezvous/http/curl_internal.h").read_text())
+    source.write_text("".join(f"int curl_{n}(void) {{ return 0; }}\n" for n in names
+                              if n not in ("name", "version_info")) + VERSION_INFO)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp / "libcurl.so.4", source], check=True)
+    job = Job("--health-service=/tmp/none.sock", DUMP, env={"LD_LIBRARY_PATH": str(tmp)})
+    text = "service: --health-service needs a libcurl with HTTP/2; libcurl 7.0 was built without it"
+    assert job.status == 1 and text in job.err, job.err
 
 
 def test_a_gpu_with_memory_errors_is_refused(tmp):
@@ -163,6 +215,12 @@ int nvmlDeviceGetRetiredPagesPendingStatus(void *d, int *pending) {
     return 0;
 }
 const char *nvmlErrorString(int rc) { return rc == 15 ? "GPU is lost" : "fine"; }
+"""
+
+VERSION_INFO = """
+static struct { int age; const char *version; unsigned number; const char *host; int features; }
+    info = {0, "7.0", 0, "", 0};
+void *curl_version_info(int now) { return &info; }
 """
 
 LIMITED = ["sh", "-c", 'ulimit -n 60; exec "$0" "$@"', os.path.join(BUILD, "bin", "crun")]

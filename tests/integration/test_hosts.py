@@ -236,7 +236,7 @@ HOME={home} exec sh -c "$*"
 def test_another_version_is_refused_or_replaced(tmp):
     home = tmp / "home"
     home.mkdir()
-    old = script(tmp, "old", "#!/bin/sh\necho 'crun-deputy 1 0.0.1'\ncat >/dev/null\n")
+    old = script(tmp, "old", "#!/bin/sh\necho 'crun-deputy 2 0.0.1'\ncat >/dev/null\n")
     rsh = script(tmp, "rsh", f"""#!/bin/sh
 shift
 case $* in {CRUN}*) exec {old} ;; esac

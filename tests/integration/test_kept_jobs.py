@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
 """crun run, ps, attach, logs and stop: jobs that live on without their terminal."""
+import fcntl
 import os
 import pty
 import signal
+import socket
+import struct
+import subprocess
+import termios
 
 from crun_test import CRUN, alive, clean_env, crun, read_text, run, run_tests, script, skip, \
     start, wait_for
@@ -74,6 +79,41 @@ def test_a_job_lives_on_and_is_attached_and_stopped(tmp):
     assert done.returncode == 0 and "does not run any more" in done.stderr, done
 
 
+def test_many_clients_of_one_job(tmp):
+    """`attach`, `logs --follow` and `stop` can be clients of one keeper at a time. If there are too
+    many clients, the error says so, and does not say that the job's keeper was killed."""
+    jobs = Jobs(tmp)
+    first = jobs.start("run", "--name=job", jobs.program, stdin=subprocess.PIPE)
+    assert first.stdout.readline().startswith("up ")
+    pid = jobs.pid_of_worker("job")
+    path = str(tmp / "jobs" / "job" / "socket")
+    clients = []
+
+    def connect():
+        clients.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        clients[-1].connect(path)
+        return clients[-1].recv(100)[:1]
+
+    while len(clients) < 40:
+        assert connect() == b"C", len(clients)
+    follower = jobs.start("logs", "--follow", "job")
+    assert follower.stdout.readline() == f"up {pid}\n"
+    while connect() == b"C":
+        assert len(clients) < 1000
+    for command in (["attach"], ["logs", "--follow"], ["stop"]):
+        done = jobs(*command, "job")
+        assert done.returncode == 1 and "other commands follow it" in done.stderr, done
+        assert "was killed" not in done.stderr, done
+    assert alive(pid)
+    clients.pop(0).close()
+    wait_for(lambda: connect() == b"C", "a free place")  # the keeper reads the close first
+    clients.pop().close()
+    wait_for(lambda: jobs("stop", "job").returncode == 0, "the end of the job")
+    assert not alive(pid)
+    for p in (first, follower):
+        assert "asked to end" in p.communicate()[0]
+
+
 def test_the_exit_status_comes_through_attach(tmp):
     jobs = Jobs(tmp)
     jobs.detached("job", "--exit-codes=distinct", jobs.program, "93")
@@ -118,6 +158,60 @@ def test_the_end_of_the_terminal_leaves_the_job(tmp):
     assert jobs.state("job") == "running"
     (tmp / "go").touch()
     wait_for(lambda: jobs.state("job") == "ended 0", "the job's end")
+
+
+def test_input_goes_to_the_job(tmp):
+    jobs = Jobs(tmp)
+    done = jobs("run", "--no-python", "cat", input="one\ntwo\n", stdin=None)
+    assert done.returncode == 0 and done.stdout == "one\ntwo\n", done
+    big = tmp / "big"
+    big.write_bytes(os.urandom(1 << 20))
+    done = jobs("run", "--no-python", "sh", "-c", f"sleep 0.3; cmp - {big}", stdin=open(big, "rb"))
+    assert done.returncode == 0, done
+    # a job that does not read its input, and one that closes it
+    done = jobs("run", "--no-python", "true", stdin=open(big, "rb"))
+    assert done.returncode == 0, done
+    done = jobs("run", "--detach", "--name=quiet", "--no-python", "cat")
+    wait_for(lambda: jobs.state("quiet") == "ended 0", "the end of stdin of a detached job")
+
+
+def test_input_goes_on_after_a_detach(tmp):
+    jobs = Jobs(tmp)
+    program = ["--no-python", "sh", "-c", 'while read word; do echo "got $word"; done; echo over']
+    first = jobs.start("run", "--name=talk", *program, stdin=subprocess.PIPE)
+    first.stdin.write("one\n")
+    first.stdin.flush()
+    assert first.stdout.readline() == "got one\n"
+    first.kill()
+    first.wait()
+    # the end of what an attached client has to say is not the end of the job's input
+    second = jobs.start("attach", "talk", stdin=subprocess.PIPE)
+    second.stdin.write("two\n")
+    second.stdin.close()
+    assert [second.stdout.readline() for _ in range(2)] == ["got one\n", "got two\n"]
+    second.send_signal(signal.SIGQUIT)
+    assert second.wait() == 0
+    third = jobs.start("attach", "talk", stdin=subprocess.PIPE)
+    third.stdin.write("three\n")
+    third.stdin.flush()
+    jobs.wait_for_output("talk", "got three")
+    assert jobs("stop", "talk").returncode == 0
+    third.wait()
+
+
+def test_the_job_learns_the_width_of_the_terminal(tmp):
+    jobs = Jobs(tmp)
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 133, 0, 0))
+    jobs.env.pop("COLUMNS", None)
+    p = jobs.start("run", "--no-python", "sh", "-c", "echo width $COLUMNS", stdout=follower,
+                   stderr=follower)
+    os.close(follower)
+    text = ""
+    while "width 133" not in text:
+        text += os.read(leader, 1000).decode()
+    assert p.wait() == 0
+    os.close(leader)
 
 
 def test_a_killed_client_leaves_the_job(tmp):

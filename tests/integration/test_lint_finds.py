@@ -10,9 +10,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-ROOMS = ("base", "contract", "store", "rendezvous", "inspect", "status", "agent", "launcher",
-         "operator",
-         "worker_runtime", "examples", "make")
+ROOMS = ("base", "contract", "store", "rendezvous", "remote", "inspect", "status", "agent",
+         "launcher", "operator",
+         "worker_runtime", "examples", "make", "docs")
 NEW = "/* A new file. */\n"
 
 # name: (file, text that is appended, what the report says)
@@ -52,7 +52,8 @@ CASES = {
     "a library that prints":
         ("agent/agent.c", 'void bad(void) { printf("x"); }\n', "a library prints or exits"),
     "a library that exits":
-        ("agent/environment.c", "void bad(void) { exit(1); }\n", "a library prints or exits"),
+        ("agent/attempt/environment.c", "void bad(void) { exit(1); }\n",
+         "a library prints or exits"),
     "a line that is too wide": ("operator/dump.c", "/* " + "x" * 100 + " */\n", "columns; at most"),
     "a file that says nothing about itself":
         ("operator/new.c", "int x;\n", "no comment at the top"),
@@ -60,6 +61,8 @@ CASES = {
         ("base/unlisted.h", NEW, "base/README.md: unlisted.h is not listed"),
     "a table of contents that lists too much":
         ("base/README.md", "| `gone.h` | nothing |\n", "gone.h is listed, but not there"),
+    # The arrows that the other cases add are not in the document.
+    "a picture of the rooms that is old": ("docs/architecture.md", "", "is not up to date"),
 }
 
 

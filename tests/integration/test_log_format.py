@@ -41,10 +41,11 @@ def test_teed_lines(tmp):
         assert o["role"] == 'tr"ainer' and o["local_rank"] == o["rank"] and o["host"], o
         assert o["time"].endswith("Z"), o
     for rank in (0, 1):
-        out = lines(found, rank, "stdout")
+        # "10 %" is an update of a progress bar, which "done" replaces if it comes within 5 s
+        out = [x for x in lines(found, rank, "stdout") if x != "10 %"]
         text = f'rank {rank}: "quoted" \\ back\tslash\x1b[0m \ufffd ä \0 end'
-        assert out[:4] == [text, "5 %", "10 %", "done"], out[:4]
-        assert "".join(out[4:]) == "x" * 200000, len(out)  # in pieces
+        assert out[:3] == [text, "5 %", "done"], out[:3]
+        assert "".join(out[3:]) == "x" * 200000, len(out)  # in pieces
         assert lines(found, rank, "stderr") == ["warn of this", "last without newline"], found
     files = list((tmp / "logs").rglob("stdout.log"))
     assert len(files) == 2 and all(b"5 %\r10 %\r" in f.read_bytes() for f in files)

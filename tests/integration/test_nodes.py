@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import BUILD, TIMEOUT_S, clean_env, read_text, run_tests, script, wait_for
 from free_port import free_port
 from nodes import Daemon, Nodes
+from rdzv_raw import Member
 
 
 def end_well(workers):
@@ -39,6 +40,20 @@ def test_every_variable_on_every_node(tmp):
             assert w.address == workers[0].address and w.address[0] == "127.0.0.1"
         socket.create_connection(workers[0].address, TIMEOUT_S).close()
         end_well(workers)
+        assert a.wait() == 0 and b.wait() == 0
+
+
+def test_a_node_that_knows_a_later_coordinator_is_refused(tmp):
+    """Without heirs, only one host serves a job. A node that names a larger epoch has been at a
+    later coordinator, so this host is an old one, and does not serve it."""
+    with Nodes(tmp, "--nnodes=2", conf="keep_coordinator=true,last_call_timeout=0.3") as nodes:
+        a = nodes.start_host("a")
+        late = Member(nodes.endpoint, epoch=7)
+        answer = late.expect("REFUSED")
+        assert answer["why"] == "this coordinator has epoch 0, the node has obeyed epoch 7"
+        late.close()
+        b = nodes.start("b")
+        end_well(nodes.round(2))
         assert a.wait() == 0 and b.wait() == 0
 
 

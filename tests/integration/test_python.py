@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# timeout: 300
+# timeout: 900
 """The Python package crunrt under crun: rank, store, groups, steps, and changes with notice. It
 needs no torch.
 
@@ -15,6 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import BUILD, CRUN, ROOT, SCALE, clean_env, read_text  # noqa: E402
 from crun_test import run, run_tests, script, skip, start, wait_for  # noqa: E402
+from free_port import free_port  # noqa: E402
 
 PYTHON = sys.executable
 NOTICES = int(os.environ.get("NOTICES", "20"))
@@ -112,6 +113,7 @@ for wrong, text in ((lambda: g.all_reduce(b"x"), "read-only"),
         assert text in str(e), e
 sub = rt.group(ranks=[0, 2])
 assert (sub.size, sub.rank) == ((2, r // 2) if r != 1 else (-1, -1)), (sub.size, sub.rank)
+if sub.rank >= 0: sub.barrier()  # a rank that closes a group may not yet have made it elsewhere
 sub.close(); g.close(); rt.close(); assert crunrt.step() is None
 print("fine")
 """
@@ -276,6 +278,71 @@ def test_all_ranks_save_after_the_same_step(tmp):
         assert all(made == step for made, step in steps), (i, saves)
         assert all(kind == "preemption" and left == "True" for _, _, kind, left in saves), saves
     print(f"{NOTICES} notices: all ranks saved after the same step every time")
+
+
+# Ranks 1 and 2 import crunrt after the notice. Rank 2 makes its step after the others have saved.
+LATE = """
+import os, pathlib, threading
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+folder = pathlib.Path(os.environ["SAVES"])
+def wait_for(*names):
+    while not all((folder / name).exists() for name in names):
+        threading.Event().wait(0.01)
+if rank > 0:
+    wait_for("go")
+import crunrt
+made = 0
+def save(change):
+    (folder / f"saved.{rank}").write_text(f"{made} {change.step}")
+with crunrt.save_on_notice(save):
+    (folder / f"begun.{rank}").touch()
+    crunrt.init().store.barrier("init_process_group", size)
+    if rank == 2:
+        wait_for("saved.0", "saved.1")
+    for batch in crunrt.batches(range(1 << 40)):
+        made += 1
+"""
+
+
+def test_ranks_that_connect_after_the_notice_save_too(tmp):
+    path = script(tmp, "late.py", LATE)
+    err = tmp / "err"
+    with open(err, "w") as file:
+        launch = start([CRUN, "--nproc-per-node=3", path], env=environment(SAVES=tmp), stderr=file)
+    try:
+        wait_for((tmp / "begun.0").exists, "rank 0")
+        launch.send_signal(signal.SIGUSR1)
+        wait_for(lambda: "leaves the job" in read_text(err), "the notice")
+        (tmp / "go").touch()
+        assert launch.wait(60 * SCALE) == 1 and "has left the job" in read_text(err), read_text(err)
+    finally:
+        launch.kill()
+        launch.wait()
+    saves = [read_text(tmp / f"saved.{rank}") for rank in range(3)]
+    assert saves == ["1 1"] * 3, (saves, read_text(err))
+
+
+def test_nodes_whose_ranks_all_connect_after_the_notice_save_too(tmp):
+    path = script(tmp, "late.py", LATE)
+    where = ["--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-id=job",
+             f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
+    errs, nodes = [tmp / "err0", tmp / "err1"], []
+    try:
+        for i, err in enumerate(errs):
+            with open(err, "w") as file:
+                nodes.append(start([CRUN, *where, f"--node-rank={i}", path], stderr=file,
+                                   env=environment(SAVES=tmp, LOGLEVEL="info")))
+        wait_for((tmp / "begun.0").exists, "rank 0", 60 * SCALE)
+        nodes[0].send_signal(signal.SIGUSR1)
+        wait_for(lambda: "takes place after step 1" in read_text(errs[0]), "the agreed step")
+        (tmp / "go").touch()
+        assert nodes[0].wait(60 * SCALE) == 1, read_text(errs[0])
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+    saves = [read_text(tmp / f"saved.{rank}") for rank in range(4)]
+    assert saves == ["1 1"] * 4, (saves, read_text(errs[0]), read_text(errs[1]))
 
 
 CHILDREN = """

@@ -257,6 +257,79 @@ def test_slow_and_many_clients_do_not_hold_the_job_up(tmp):
             s.close()
 
 
+# Counts steps: rank 2 one every 0.2 s, the others one every 0.02 s. Ends when the file is there.
+STEPS = """#!/usr/bin/python3
+import os, sys, time
+from link_worker import Link
+link, rank = Link(), int(os.environ["RANK"])
+print("rank", rank, "trains", file=sys.stderr, flush=True)
+while not os.path.exists(os.environ["TEST_DIR"] + "/end"):
+    link.step()
+    time.sleep(0.2 if rank == 2 else 0.02)
+"""
+LIB = str(pathlib.Path(__file__).resolve().parent.parent / "lib")
+
+
+def ranks_of(port):
+    jobs = status(port)["jobs"]
+    return {r["rank"]: r for r in jobs[0].get("ranks", []) if "step" in r} if jobs else {}
+
+
+def test_ranks_of_other_nodes(tmp):
+    """The node that hosts the coordinator shows the ranks of all nodes; so does crun-agent."""
+    with Nodes(tmp, "--nnodes=2", "--nproc-per-node=2", conf="last_call_timeout=0.3") as nodes:
+        port, other = free_port(), free_port()
+        program = script(tmp, "train", STEPS)
+        how = {"program": program, "PYTHONPATH": LIB}
+        a = nodes.start_host("a", f"--status-addr=127.0.0.1:{port}", **how)
+        b = nodes.start("b", f"--status-addr=127.0.0.1:{other}", **how)
+        wait_for(lambda: listens(port) and listens(other), "the status addresses")
+        found = wait_for(lambda: len(ranks_of(port)) == 4 and ranks_of(port), "all four ranks")
+        here = set(ranks_of(other))
+        assert len(here) == 2, here  # a node that hosts nothing shows its own ranks
+        far = [found[r] for r in here]
+        assert all(r["host"] and r["seen_s_ago"] < 60 and r["pid"] > 1 for r in far), far
+        assert all(r["state"] == "running" and r["rss_bytes"] > 0 for r in far), far
+        wait_for(lambda: all("trains" in r.get("last_line", "") for r in ranks_of(port).values()),
+                 "the last lines")
+        steps = {r: found[r]["step"] for r in here}
+        wait_for(lambda: all(ranks_of(port).get(r, {"step": 0})["step"] > steps[r] for r in here),
+                 "more steps")
+        wait_for(lambda: (status(port)["jobs"][0]["odd"] or {}).get("rank") == 2, "the odd rank")
+        wait_for(lambda: all(f'crun_rank_steps{{job="job",rank="{r}"}}' in ask(port, "/metrics")[2]
+                             for r in range(4)), "the metrics of all ranks")
+        view = run([AGENT, "top", "--once", f"127.0.0.1:{port}"])
+        assert [f"{r}" in [line.split()[0] for line in view.stdout.splitlines() if line.split()]
+                for r in range(4)] == [True] * 4, view.stdout
+        # on this host, top merges what both nodes say; no rank comes twice
+        both = json.loads(run([AGENT, "top", "job", "--json"]).stdout)["jobs"][0]["ranks"]
+        assert sorted(r["rank"] for r in both) == [0, 1, 2, 3], both
+        (tmp / "end").touch()
+        assert a.wait() == 0 and b.wait() == 0
+
+
+def test_slow_ranks_are_named_and_get_notice(tmp):
+    """The rule of --rdzv-conf: a log line and crun-agent status name the rank, and its node has to
+    leave with notice."""
+    conf = "last_call_timeout=0.3,slow_percent=50,slow_time=2,slow_notice=2"
+    with Nodes(tmp, "--nnodes=2:3", conf=conf) as nodes:
+        how = {"program": script(tmp, "train", STEPS), "PYTHONPATH": LIB}
+        a = nodes.start_host("a", **how)
+        rest = [nodes.start("b", **how), nodes.start("c", **how)]
+
+        def slow():
+            return [line for line in a.text.splitlines() if "slow: rank 2 on " in line]
+        line = wait_for(slow, "the line that names the slow rank")[0]
+        assert "less than 50 % of the steps a second of the median rank" in line, line
+        # its node leaves; the two others go on, and a rank 2 is not there any more
+        wait_for(lambda: "2 nodes" in run([AGENT, "status", nodes.endpoint]).stdout or
+                 [n for n in (a, *rest) if n.process.poll() is not None], "a node to leave")
+        (tmp / "end").touch()
+        codes = [n.wait() for n in (a, *rest)]
+        texts = "".join(n.text for n in (a, *rest))
+        assert "less than 50 % of the steps" in texts and codes.count(0) >= 2, (codes, texts)
+
+
 def test_crun_agent(tmp):
     port = free_port()
     agent = start([AGENT, "serve", "--listen=127.0.0.1:0", f"--status-addr=127.0.0.1:{port}"])

@@ -10,7 +10,8 @@
 #       Debian 13's python3-torch (2.6), in a folder that debootstrap fills (needs root; 2.5 GB)
 #
 # If PyPI cannot be reached, the script installs Debian's torch instead. An installation that exists
-# already is used again.
+# already is used again. The arguments name more packages of PyPI to install there; if one cannot be
+# installed, the script says so and goes on.
 set -eu
 cd "$(dirname "$0")/../.."
 folder=$PWD/build/interop
@@ -34,7 +35,9 @@ from_pypi() {
         say "installing torch${TORCH:+ $TORCH} and numpy from PyPI"
         "$venv/bin/python" -m pip install --quiet "torch${TORCH:+==$TORCH}" numpy >&2 || return 1
     }
-    works "$venv/bin/python" && echo "$venv/bin/python"
+    works "$venv/bin/python" || return 1
+    [ $# = 0 ] || "$venv/bin/python" -m pip install --quiet "$@" >&2 || say "could not install $*"
+    echo "$venv/bin/python"
 }
 
 # Run with the libraries of the other Debian, in place: no chroot, so the tests see their files.
@@ -63,5 +66,5 @@ from_debian() {
 if [ "${TORCH:-}" = debian ]; then
     from_debian
 else
-    from_pypi || { say "no torch from PyPI, taking Debian 13's"; from_debian; }
+    from_pypi "$@" || { say "no torch from PyPI, taking Debian 13's"; from_debian; }
 fi

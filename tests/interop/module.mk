@@ -40,7 +40,20 @@ interop-recovery: all ## ranks and nodes killed under stock torch, KILLS=3; surv
 	    $(runner) --jobs 1 interop --filter recovery
 .PHONY: interop-recovery
 
+interop-torchft: all ## the real torchft, one replica on each of two hosts; needs root
+	$(Q)python=$$(TORCH=$(TORCH) tests/interop/modern_venv.sh torchft-nightly) && \
+	    CRUN_TEST_MODERN_PYTHON=$$python $(runner) --jobs 1 interop --filter torchft
+.PHONY: interop-torchft
+
 interop-languages: all ## the tutorial programs in Rust, Go and Python; installs the compilers
 	$(Q)make/deps.sh languages
 	$(Q)$(runner) --jobs 1 interop --filter language
 .PHONY: interop-languages
+
+grpc_venv := $(BUILD)/interop/venv-grpc
+interop-grpc: all ## --health-service with a gRPC server of PyPI's grpcio
+	$(Q)test -x $(grpc_venv)/bin/python || python3 -m venv $(grpc_venv)
+	$(Q)$(grpc_venv)/bin/python -m pip install --quiet --disable-pip-version-check grpcio
+	$(Q)CRUN_TEST_GRPC_PYTHON=$(abspath $(grpc_venv))/bin/python $(runner) --jobs 1 interop \
+	    --filter node_health_service
+.PHONY: interop-grpc

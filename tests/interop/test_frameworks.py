@@ -51,7 +51,7 @@ import os, sys, torch, torch.distributed as dist
 assert "CRUN_AGENT" in os.environ, "not under crun"
 dist.init_process_group("gloo")
 x = torch.tensor([dist.get_rank() + 1.0]); dist.all_reduce(x)
-print("rank", dist.get_rank(), "sum", x.item(), *sys.argv[1:])
+print(" ".join(["rank", str(dist.get_rank()), "sum", str(x.item()), *sys.argv[1:]]))
 dist.destroy_process_group()
 """
 
@@ -125,7 +125,7 @@ import os, torch
 from accelerate import Accelerator
 assert "CRUN_AGENT" in os.environ
 a = Accelerator(cpu=True)
-print("rank", a.process_index, "sum", a.reduce(torch.tensor(a.process_index + 1.0)).item())
+print(f"rank {a.process_index} sum {a.reduce(torch.tensor(a.process_index + 1.0)).item()}")
 a.end_training()
 """
     sums(check([BIN / "accelerate", "launch", "--num_processes=2", "--num_machines=1",
@@ -156,7 +156,8 @@ import os, torch
 from lightning.fabric import Fabric
 assert "CRUN_AGENT" in os.environ
 f = Fabric(accelerator="cpu", devices=2, strategy="ddp")
-print("rank", f.global_rank, "sum", f.all_reduce(f.global_rank + 1.0, reduce_op="sum").item())
+total = f.all_reduce(f.global_rank + 1.0, reduce_op="sum").item()
+print(f"rank {f.global_rank} sum {total}")
 """
     sums(check([BIN / "fabric", "run", "--accelerator=cpu", "--strategy=ddp", "--devices=2",
                 script(tmp, "f.py", text)], tmp))

@@ -16,16 +16,17 @@ if not PYTHON:
     skip("CRUN_TEST_JAX_PYTHON is not set; make interop-jax sets it")
 
 JAX = """
-import jax
+import sys, jax
 jax.distributed.initialize()
 import jax.numpy as jnp
 from jax.experimental import multihost_utils
 all = multihost_utils.process_allgather(jnp.array([jax.process_index() + 1]))
-print("jax", jax.process_index(), "of", jax.process_count(), "sum", int(all.sum()), flush=True)
+# One write: print() writes the text and the end of the line separately.
+sys.stdout.write(f"jax {jax.process_index()} of {jax.process_count()} sum {int(all.sum())}\\n")
 """
 
 TENSORFLOW = """
-import json, os
+import json, os, sys
 import tensorflow as tf
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
@@ -35,7 +36,7 @@ def total():
         context = tf.distribute.get_replica_context()
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(float(rank + 1)))
     return strategy.run(step)
-print("tf", rank, "of", strategy.num_replicas_in_sync, "sum", int(total().numpy()), flush=True)
+sys.stdout.write(f"tf {rank} of {strategy.num_replicas_in_sync} sum {int(total().numpy())}\\n")
 """
 
 

@@ -27,7 +27,7 @@ if rank == 0:
         dist.recv(ball, peer, tag=6)
         assert ball.item() == peer * 10 + 1
 dist.barrier()
-print("torch rank", rank, "of", size, "right")
+print(f"torch rank {rank} of {size} right")
 """
 
 if not os.path.exists(f"{BUILD}/lib/crunrt/gloo.so"):

@@ -14,20 +14,14 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import BUILD, CRUN, ROOT, SCALE, alive, clean_env, read_text  # noqa: E402
-from crun_test import run_tests, signal, skip, wait_for  # noqa: E402
+from crun_test import python_that_reconfigures, run_tests, signal, wait_for  # noqa: E402
 from netns import Net  # noqa: E402
 
-PYTHON = os.environ.get("CRUN_TEST_MODERN_PYTHON")
+PYTHON = python_that_reconfigures("interop-modern")
 KILLS = int(os.environ.get("KILLS", "3"))
 SEED = int(os.environ.get("SEED", random.randrange(1 << 30)))
 PATIENCE = 120 * SCALE
 RANKS = 4
-
-if not PYTHON:
-    skip("CRUN_TEST_MODERN_PYTHON is not set; make interop-modern sets it")
-if subprocess.run([PYTHON, "-c", "import torch.distributed as d; d._reconfigure"],
-                  capture_output=True).returncode:
-    skip("this torch cannot reconfigure groups; 2.14 and later can")
 
 
 class Job:

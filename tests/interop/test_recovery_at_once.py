@@ -18,10 +18,10 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import BUILD, CRUN, ROOT, SCALE, alive, clean_env, read_text  # noqa: E402
-from crun_test import run_tests, signal, skip, wait_for  # noqa: E402
+from crun_test import python_that_reconfigures, run_tests, signal, wait_for  # noqa: E402
 from netns import Net  # noqa: E402
 
-PYTHON = os.environ.get("CRUN_TEST_MODERN_PYTHON")
+PYTHON = python_that_reconfigures("interop-recovery")
 KILLS = int(os.environ.get("KILLS", "3"))
 AGENTS = float(os.environ.get("AGENTS", "0.1"))  # part of the kills that kill an agent
 SEED = int(os.environ.get("SEED", random.randrange(1 << 30)))
@@ -30,12 +30,6 @@ PATIENCE = 120 * SCALE
 RANKS = 4
 WORKER = ROOT / "tests" / "interop" / "recover_until_told.py"
 DATA = ROOT / "examples" / "data" / "digits.csv"
-
-if not PYTHON:
-    skip("CRUN_TEST_MODERN_PYTHON is not set; make interop-recovery sets it")
-if subprocess.run([PYTHON, "-c", "import torch.distributed as d; d._reconfigure"],
-                  capture_output=True).returncode:
-    skip("this torch cannot reconfigure groups; 2.14 and later can")
 
 
 def environment(**more):
@@ -83,7 +77,8 @@ class Job:
     def start(self, host):
         options = [f"--nproc-per-node={RANKS // 2}", "--nnodes=2", "--rdzv-backend=c10d",
                    f"--rdzv-endpoint={self.net.hosts[0].addr}:29400", "--rdzv-id=job",
-                   "--max-restarts=100000",
+                   "--max-restarts=100000", "--rdzv-conf=flap_limit=0,aside_after=0",
+                   "--preload=torch._dynamo,crunrt.recovery",
                    f"--log-dir={self.tmp}/logs"]
         with open(self.tmp / "out", "a") as out:
             return subprocess.Popen([*self.net.hosts[host].run, CRUN, *options, WORKER,
@@ -141,7 +136,8 @@ class Job:
         last = [self.known[p].recoveries[before[p]] for p in before]
         return [{"killed": r["result"] - killed, "died": r["result"] - died,
                  "told": r["told"] - died, "failed": r["failed"] - r["told"],
-                 "met": r["met"] - r["failed"], "ready": r["ready"] - r["met"],
+                 "round": r["round"] - r["failed"], "met": r["met"] - r["round"],
+                 "ready": r["ready"] - r["met"],
                  "first": r["result"] - r["ready"]} for r in last]
 
     def kill_something(self, chance):
@@ -215,7 +211,8 @@ def test_ranks_and_agents_die_on_two_hosts(tmp):
             took = time.monotonic() - begun
             if number % 10 == 0 or took > MINUTES * 60:
                 print(f"{number} kills, {took:.0f} s", flush=True)
-                report("so far", [t for some in times.values() for t in some])
+                for kind, some in times.items():
+                    report(f"so far, {kind}", some)
             if took > MINUTES * 60:
                 break
         steps, weights = job.end()

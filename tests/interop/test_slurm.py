@@ -58,6 +58,46 @@ def a_batch_script_starts_itself_on_all_nodes(slurm):
         f"rank {r} of 6 on n{r // 2 + 1}, local {r % 2} of 2" for r in range(6)), out.read_text()
 
 
+def a_batch_script_with_a_number_of_tasks(slurm):
+    """--ntasks without srun: as many workers on each node as Slurm has put tasks there."""
+    for tasks, option in ((6, "--ntasks=6"), (5, "--ntasks=5")):
+        job, out = batch(slurm, f"exec {CRUN} sh -c '{SHOW}'", "--nodes=3", option)
+        assert slurm.wait_for_job(job, {"COMPLETED", "FAILED"}) == "COMPLETED", out.read_text()
+        last = [2, 2, tasks - 4]
+        assert ranks(out.read_text()) == sorted(
+            f"rank {r} of {tasks} on n{r // 2 + 1}, local {r % 2} of {last[r // 2]}"
+            for r in range(tasks)), out.read_text()
+    done = slurm.run("srun", "--nodes=3", "--ntasks=5", CRUN, "sh", "-c", SHOW)
+    assert done.returncode == 0 and len(ranks(done.stdout)) == 5, done
+    assert "2(x2),1 workers on the nodes" in done.stderr, done
+
+
+def the_jobs_of_an_array_are_jobs_of_their_own(slurm):
+    script = f"exec {CRUN} --nproc-per-node=1 sh -c 'echo $TORCHELASTIC_RUN_ID; {SHOW}'"
+    job, out = batch(slurm, script, "--nodes=3", "--array=1-2", "--open-mode=append")
+    slurm.wait_for("the array", lambda: not slurm.run("squeue", "-h", "-j", job).stdout.strip())
+    text = out.read_text()
+    assert len(ranks(text)) == 6 and ranks(text)[0] == ranks(text)[1], text
+    assert len({line for line in text.splitlines() if line.startswith("slurm-")}) == 2, text
+
+
+def nodes_authenticate_by_munge(slurm):
+    """Without any option or secret, the tasks of a user authenticate by the cluster's MUNGE. If
+    munged's socket is missing, as in a container, the job is open and says why, and with
+    auth=required it does not start."""
+    line, tasks = "the rendezvous is open to its network", ("--nodes=3", "--ntasks-per-node=1")
+    done = slurm.run("srun", *tasks, CRUN, "--rdzv-conf=auth=required", "sh", "-c", SHOW)
+    assert done.returncode == 0 and len(ranks(done.stdout)) == 3, done
+    done = slurm.run("srun", *tasks, CRUN, "sh", "-c", SHOW)
+    assert done.returncode == 0 and line not in done.stderr, done
+    crun = ("env", "MUNGE_SOCKET=/no/such/socket", CRUN)
+    done = slurm.run("srun", *tasks, *crun, "sh", "-c", SHOW)
+    assert done.returncode == 0 and done.stderr.count(line) == 1, done
+    assert "MUNGE is not used: munged has no socket at '/no/such/socket'" in done.stderr, done
+    done = slurm.run("srun", *tasks, *crun, "--rdzv-conf=auth=required", "sh", "-c", SHOW)
+    assert done.returncode != 0 and "auth=required" in done.stderr, done
+
+
 def a_contradiction_is_refused(slurm):
     done = slurm.run("srun", "--nodes=2", "--ntasks-per-node=1", CRUN, "--nnodes=1", "true")
     assert done.returncode == 2 and "train alone" in done.stderr, done
@@ -117,7 +157,10 @@ def a_preempted_job_gets_notice(slurm):
 def test_slurm(tmp):
     with Net(4, names=["head", "n1", "n2", "n3"]) as net, Slurm(net, tmp) as slurm:
         for case in (srun_one_task_per_node, srun_several_tasks_per_node,
-                     a_batch_script_starts_itself_on_all_nodes, a_contradiction_is_refused,
+                     nodes_authenticate_by_munge,
+                     a_batch_script_starts_itself_on_all_nodes,
+                     a_batch_script_with_a_number_of_tasks,
+                     the_jobs_of_an_array_are_jobs_of_their_own, a_contradiction_is_refused,
                      a_requeued_job_runs_again, the_end_of_the_time_is_announced,
                      a_preempted_job_gets_notice):
             print(f"{case.__name__} ...", flush=True)

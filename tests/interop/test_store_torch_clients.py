@@ -67,7 +67,7 @@ dist.all_reduce(t)
 dist.barrier()
 n = dist.get_world_size()
 assert t.item() == n * (n + 1) / 2, t
-print("rank", dist.get_rank(), "done")
+print(f"rank {dist.get_rank()} done")
 dist.destroy_process_group()
 """
 
@@ -85,7 +85,7 @@ done = handler.next_rendezvous()
 store, rank, world = done if isinstance(done, tuple) else (done.store, done.rank, done.world_size)
 store.set("node%d" % rank, "here")
 assert store.get("node%d" % (1 - rank)) == b"here"
-print("node", rank, "of", world, flush=True)
+print(f"node {rank} of {world}", flush=True)
 """
 
 

@@ -51,6 +51,18 @@ def torch_python():
     return None
 
 
+def python_that_reconfigures(target):
+    """Returns CRUN_TEST_MODERN_PYTHON, which the make target sets. Skips the script if it is not
+    set, or if its torch cannot reconfigure process groups."""
+    python = os.environ.get("CRUN_TEST_MODERN_PYTHON")
+    if not python:
+        skip(f"CRUN_TEST_MODERN_PYTHON is not set; make {target} sets it")
+    if subprocess.run([python, "-c", "import torch.distributed as d; d._reconfigure"],
+                      capture_output=True).returncode:
+        skip("this torch cannot reconfigure groups; 2.14 and later can")
+    return python
+
+
 def clean_env(**more):
     """Returns our environment without the variables that a launcher around the tests may have
     set, and with those of `more`; the value None removes a variable."""

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* "NAME=value" texts, NULL-terminated; NULL: no variables */
+/* "NAME=value" texts, NULL-terminated; NULL if the environment is empty */
 static const char *const *environment;
 
 /* A lookup function as base/program/command_line.h defines it. It ignores `arg`. */
@@ -18,7 +18,7 @@ static inline const char *lookup(void *arg, const char *name) {
     return NULL;
 }
 
-/* Copies the list, so that it may end with the caller's scope, and makes it the environment. */
+/* Makes a copy of the list the environment. The texts must live on, but not the list itself. */
 static inline void set_environment(const char *const *list) {
     static const char *kept[16];
     size_t n = 0;

@@ -10,6 +10,7 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 
 MOUNT_FLAGS = 6  # MS_NOSUID | MS_NODEV
 MNT_DETACH = 2
@@ -50,8 +51,10 @@ def serve(folder):
     mount(fd, folder)
     answer_init(fd)
     print("mounted", flush=True)
-    while True:  # each request that was read counts as being carried out, and has no answer
-        os.read(fd, 1 << 17)
+    while True:
+        # A request that was read counts as being carried out, so its process cannot be killed any
+        # more. It gets no answer. The header has the process's pid after 32 bytes.
+        print(*struct.unpack_from("=I", os.read(fd, 1 << 17), 32), flush=True)
 
 
 class HangingFuse:
@@ -63,7 +66,13 @@ class HangingFuse:
                                         stdout=subprocess.PIPE, text=True)
         said = self.process.stdout.readline()
         assert said == "mounted\n", f"the file system said {said!r}"
+        self.readers = set()  # the processes whose requests were read
+        threading.Thread(target=self.note_requests, daemon=True).start()
         return self
+
+    def note_requests(self):
+        for line in self.process.stdout:
+            self.readers.add(int(line))
 
     def end(self):
         """Ends the file system, which wakes all its users up."""
@@ -73,7 +82,6 @@ class HangingFuse:
 
     def __exit__(self, *_):
         self.end()
-        self.process.stdout.close()
         ctypes.CDLL(None).umount2(os.fsencode(self.folder), MNT_DETACH)
 
 

@@ -19,6 +19,7 @@ import subprocess
 from crun_test import BUILD, CRUN, TIMEOUT_S, alive, clean_env, kill, read_text, wait_for
 from free_port import free_port
 
+AGENT = BUILD / "bin" / "crun-agent"
 WORKER = pathlib.Path(__file__).resolve().parent / "node_worker.py"
 PYTHON = "/usr/bin/python3"
 
@@ -57,6 +58,11 @@ class Node:
 
     def signal(self, number):
         self.process.send_signal(number)
+
+
+def end_well(workers):
+    for w in workers:
+        w.signal(Nodes.WELL)
 
 
 class Nodes:
@@ -128,6 +134,16 @@ class Nodes:
             return None
         return wait_for(look, f"a round of {workers} workers", timeout)
 
+    def members(self):
+        """The nodes of the job, as crun-agent status --json shows them; [] if nobody answers."""
+        done = subprocess.run([AGENT, "status", "--json", self.endpoint], stdout=subprocess.PIPE,
+                              text=True, timeout=TIMEOUT_S)
+        jobs = json.loads(done.stdout)["jobs"] if done.returncode == 0 else []
+        return jobs[0]["members"] if jobs else []
+
+    def unfit(self):
+        return [m for m in self.members() if m["state"] == "UNFIT"]
+
     def connects(self, worker):
         """Checks that the worker can connect to its MASTER_ADDR and MASTER_PORT."""
         path = self.tmp / f"{worker.pid}.connects"
@@ -153,10 +169,10 @@ class Nodes:
 class Daemon:
     """A crun-agent that serves on loopback."""
 
-    def __init__(self, port):
+    def __init__(self, port, *options):
         self.address = f"127.0.0.1:{port}"
         self.process = subprocess.Popen([BUILD / "bin" / "crun-agent", "serve",
-                                         f"--listen={self.address}"],
+                                         f"--listen={self.address}", *options],
                                         stdout=subprocess.PIPE, text=True, env=clean_env())
         assert self.process.stdout.readline().strip() == self.address
 

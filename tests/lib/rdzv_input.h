@@ -1,7 +1,7 @@
 /* Makes rendezvous messages from a fuzzer's input, and encodes and decodes each with crun's own
- * codec. Each input byte makes one field, so that changing one byte changes one field only. A small
- * byte gives a field its own value; the largest byte values stand for numbers at which sums, casts
- * and table sizes typically go wrong. */
+ * codec. Each input byte makes one field, so that changing one byte changes one field only. The
+ * field of a small byte has the byte's value; the largest byte values stand for numbers at which
+ * sums, casts and table sizes typically go wrong. */
 #ifndef TESTS_RDZV_INPUT_H
 #define TESTS_RDZV_INPUT_H
 

@@ -104,7 +104,7 @@ class Member:
     """One node's side of the protocol. It sends only the messages that the test requests."""
 
     def __init__(self, address, run_id="job", host="raw", timeout=60, version=2, secret=None,
-                 key_role="member", key_of_job=None, **join):
+                 key_role="member", key_of_job=None, epoch=0, **join):
         """With a secret, the member authenticates in this role, as a node of `key_of_job` (default:
         run_id)."""
         self.version = version
@@ -124,7 +124,7 @@ class Member:
         self.join.update(join)
         self.socket.sendall(MAGIC)
         self.send("HELLO", version_min=2, version_max=version, software="raw", run_id=run_id,
-                  epoch=0)
+                  epoch=epoch)
 
     def send(self, name, **values):
         version = 2 if name in ("HELLO", "STATUS", "OPERATE") else self.version

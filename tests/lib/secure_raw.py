@@ -11,7 +11,7 @@ import os
 import struct
 
 MAGIC, VERSION = b"CRUNsec1", 1
-ROLES = {"member": 1, "operator": 2}
+ROLES = {"member": 1, "operator": 2, "user": 3}
 WRONG_KEY, NO_SECRET, OTHER_VERSION = 1, 2, 3
 
 # ---- X25519 (RFC 7748) ----

@@ -74,7 +74,8 @@ class Slurm:
         # Without a plugin named here, slurmd looks for mounted cgroups, of which a network
         # namespace made by "ip netns exec" has none. Nothing in CONF uses cgroups.
         (self.tmp / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-        self.env = clean_env(SLURM_CONF=self.conf, PATH=PATH)
+        self.env = clean_env(SLURM_CONF=self.conf, PATH=PATH,
+                             MUNGE_SOCKET=self.tmp / "munge.socket")
 
     def __enter__(self):
         try:

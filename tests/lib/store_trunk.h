@@ -27,7 +27,7 @@ static inline void trunk_close(struct trunk_ends *t) {
     store_gate_free(t->gate);
 }
 
-/* Gives at most `max` bytes of the gateway to the gate. Returns how many. */
+/* Passes at most `max` bytes of the gateway's output to the gate. Returns their number. */
 static inline size_t trunk_up(struct trunk_ends *t, size_t max) {
     struct cr_buffer *out = store_gateway_to_store(t->gateway);
     size_t n = out->len < max ? out->len : max;
@@ -36,7 +36,7 @@ static inline size_t trunk_up(struct trunk_ends *t, size_t max) {
     return n;
 }
 
-/* Gives at most `max` bytes of the gate to the gateway. Returns how many. */
+/* Passes at most `max` bytes of the gate's output to the gateway. Returns their number. */
 static inline size_t trunk_down(struct trunk_ends *t, size_t max) {
     struct cr_buffer *out = store_gate_out(t->gate);
     size_t n = out->len < max ? out->len : max;
@@ -45,13 +45,15 @@ static inline size_t trunk_down(struct trunk_ends *t, size_t max) {
     return n;
 }
 
-/* The connection breaks: what was not given to the other end is lost. A new one is made. */
+/* Breaks the connection and makes a new one. Bytes that were not yet passed to the other end are
+ * lost on the connection; the two ends send them again. */
 static inline void trunk_break(struct trunk_ends *t) {
     CR_ASSERT(store_gateway_connected(t->gateway, store_gate_received(t->gate)) == 0);
     CR_ASSERT(store_gate_connected(t->gate, store_gateway_received(t->gateway)) == 0);
 }
 
-/* Takes the output of sessions that other clients have answered, as the server does. */
+/* Does what the server does for sessions on the ready list: passes to the gate of each such
+ * session the output that requests of other sessions have added. */
 static inline void trunk_wake(struct store_keyspace *keys) {
     struct store_session *s;
     while ((s = store_keyspace_take_ready(keys)) != NULL) {
@@ -59,7 +61,7 @@ static inline void trunk_wake(struct store_keyspace *keys) {
     }
 }
 
-/* Gives all bytes in all directions, until there are none. */
+/* Passes bytes between all gateways and their gates, in both directions, until none is left. */
 static inline void trunks_settle(struct store_keyspace *keys, struct trunk_ends *trunks, int n) {
     size_t moved = 1;
     while (moved > 0) {

@@ -54,16 +54,18 @@ class Worker:
 
 
 def host_nccl(**extra):
-    """Returns the variables with which the nccl backend uses the host NCCL, a stand-in for NCCL
-    that needs no GPU."""
+    """Returns the variables with which the nccl and rccl backends use the host NCCL, a stand-in for
+    NCCL that needs no GPU."""
     folder = os.path.abspath(f"{BUILD}/tests/host_nccl")
     # If an init fails, there is no communicator for which ncclCommAbort() could be called, so, as
     # in NCCL, its thread is never joined. ThreadSanitizer would report this thread as leaked.
     extra.setdefault("TSAN_OPTIONS",
                      f"{os.environ.get('TSAN_OPTIONS', '')} report_thread_leaks=0")
     return dict(CRUNRT_NCCL_LIBRARY=f"{folder}/libnccl.so.2",
-                CRUNRT_CUDA_LIBRARY=f"{folder}/libcuda.so.1", CRUNRT_ALLOW_FAKE_NCCL="1",
-                CRUNRT_BACKEND="nccl", **extra)
+                CRUNRT_CUDA_LIBRARY=f"{folder}/libcuda.so.1",
+                CRUNRT_RCCL_LIBRARY=f"{folder}/libnccl.so.2",
+                CRUNRT_HIP_LIBRARY=f"{folder}/libamdhip64.so", CRUNRT_ALLOW_FAKE_NCCL="1",
+                CRUNRT_BACKEND=BACKEND if BACKEND == "rccl" else "nccl", **extra)
 
 
 def program(name):
@@ -78,7 +80,7 @@ def contract(store, rank, world, **extra):
                LOCAL_WORLD_SIZE=str(world),
                MASTER_ADDR="127.0.0.1", MASTER_PORT=str(store.port if store else 1),
                TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
-    if BACKEND == "nccl":  # buffers are in host memory; a rank's death is detected
+    if BACKEND in ("nccl", "rccl"):  # buffers are in host memory; a rank's death is detected
         env.update(host_nccl(HOST_CUDA_PAGEABLE="1", HOST_NCCL_NET="socket"))
     env.update({k: v for k, v in extra.items() if v is not None})
     for k in [k for k, v in extra.items() if v is None]:

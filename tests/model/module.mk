@@ -8,7 +8,7 @@ model: ## explore the model of the rendezvous with Spin; some minutes
 	    ./pan -m300000 | grep -E 'errors|states, stored' && \
 	    ! [ -e rendezvous.pml.trail ]) || exit 1; done
 	$(Q)echo 'succession:'; cd $(BUILD)/model && \
-	    spin -DFAULTS=4 -a $(CURDIR)/tests/model/succession.pml && \
+	    spin -DFAULTS=2 -a $(CURDIR)/tests/model/succession.pml && \
 	    gcc -O2 -w -DSAFETY -DMEMLIM=6000 -DVECTORSZ=2048 -DCOLLAPSE -o pan pan.c && \
 	    ./pan -m300000 | grep -E 'errors|states, stored' && ! [ -e succession.pml.trail ]
 .PHONY: model

@@ -30,6 +30,7 @@
 /* ---- rounds, from 1; all sets of nodes are bit masks ---- */
 byte rounds = 1;
 byte num[LAST + 1], by[LAST + 1], members[LAST + 1], before[LAST + 1];
+bool done[LAST + 1];           /* its coordinator has found it settled */
 
 /* ---- nodes ---- */
 byte last[NODES];              /* the last round that the node has received */
@@ -70,7 +71,8 @@ inline weigh(c) {
     /* so many nodes have received the round that no other coordinator wins the one before */
     if
     :: prior[c] != 0 && formed[c] &&
-       COUNT(members[prior[c]]) - COUNT(for_ever[c]) < QUORUM(prior[c]) -> end_prior(c)
+       COUNT(members[prior[c]]) - COUNT(for_ever[c]) < QUORUM(prior[c]) ->
+        done[now[c]] = true; end_prior(c)
     :: else
     fi
 }
@@ -81,7 +83,10 @@ inline end_prior(c) { prior[c] = 0; ballots_prior[c] = 0; for_ever[c] = 0; won_p
 #define MAY_DECIDE(c) (serves[c] && now[c] != 0 && won[c] && FREE(c) < QUORUM(now[c]) && MAY_PRIOR(c))
 #define OTHER_DECIDES(c, d) ((d) != (c) && MAY_DECIDE(d))
 
-inline form(c) {
+#define MAY_FORM(c, nodes) (MAY_DECIDE(c) && prior[c] == 0 && rounds < LAST && COUNT(nodes) >= 3)
+
+/* A round of these nodes forms. */
+inline form(c, nodes) {
     assert(!OTHER_DECIDES(c, 0) && !OTHER_DECIDES(c, 1) && !OTHER_DECIDES(c, 2)
 #if NODES > 3
            && !OTHER_DECIDES(c, 3)
@@ -90,12 +95,13 @@ inline form(c) {
     rounds++;
     num[rounds] = num[now[c]] + 1;
     by[rounds] = c;
-    members[rounds] = held[c];
+    members[rounds] = nodes;
     before[rounds] = now[c];
     prior[c] = now[c]; ballots_prior[c] = ballots[c]; won_prior[c] = true; for_ever[c] = 0;
-    now[c] = rounds; ballots[c] = held[c]; won[c] = true; formed[c] = true;
+    done[rounds] = prior[c] == 0;
+    now[c] = rounds; ballots[c] = held[c] & (nodes); won[c] = true; formed[c] = true;
     for (i : 0 .. NODES - 1) {
-        if :: HAS(held[c], i) && link[i] == c -> coming[i] = rounds :: else fi
+        if :: HAS(nodes, i) && link[i] == c -> coming[i] = rounds :: else fi
     }
     i = 0;
     weigh(c)
@@ -123,11 +129,11 @@ inline name(c, n) {
     if :: !formed[c] && SAME(last[n], now[c]) && settled[n] -> end_prior(c) :: else fi
 }
 
-inline release(c, n) {
-    held[c] = held[c] & ~(1 << n);
-    ballots[c] = ballots[c] & ~(1 << n);
-    ballots_prior[c] = ballots_prior[c] & ~(1 << n);
-    weigh(c)
+inline release(by_whom, node) {
+    held[by_whom] = held[by_whom] & ~(1 << node);
+    ballots[by_whom] = ballots[by_whom] & ~(1 << node);
+    ballots_prior[by_whom] = ballots_prior[by_whom] & ~(1 << node);
+    weigh(by_whom)
 }
 
 #define HELD_BY(c, d, n) ((d) != (c) && HAS(held[d], n))
@@ -151,20 +157,58 @@ inline join(c, n) {
     weigh(c)
 }
 
+/* The connection of the node breaks; what is under way is lost. */
+inline lose(n) { link[n] = NOBODY; coming[n] = 0 }
+
+/* A coordinator closes the connections of its nodes and frees their ballots. */
+inline drop(c) {
+    for (i : 0 .. NODES - 1) {
+        if :: HAS(held[c], i) -> release(c, i) :: else fi;
+        if :: link[i] == c -> lose(i) :: else fi
+    }
+    i = 0
+}
+
+inline forget(c) { drop(c); formed[c] = false; now[c] = 0; won[c] = false; end_prior(c) }
+
+/* The node of this coordinator has lost the one that it was connected to, so this coordinator
+ * serves the others; it may do so again and again. */
+#define MAY_SERVE(c) (link[c] == NOBODY && MAY_JOIN(c, c) && HAS(members[last[c]], c))
+inline serve(c) { forget(c); serves[c] = true }
+
+/* ROUND comes to a node. A coordinator sends it again to a node that had lost its connection before
+ * ROUND came. */
+#define MAY_SEND_AGAIN(n) (link[n] != NOBODY && coming[n] == 0 && formed[link[n]] && \
+                           last[n] != now[link[n]] && HAS(members[now[link[n]]], n))
+inline hear(n) {
+    last[n] = coming[n]; coming[n] = 0; settled[n] = false;
+    /* another coordinator leads, so the one in the process of this node serves nobody */
+    if :: serves[n] && by[last[n]] != n -> forget(n); serves[n] = false :: else fi
+}
+
+/* A beat of the node names its last round. */
+#define MAY_BEAT(n) (link[n] != NOBODY && coming[n] == 0 && SAME(last[n], now[link[n]]) && \
+                     prior[link[n]] != 0 && !HAS(for_ever[link[n]], n) && HAS(ballots[link[n]], n))
+
+/* The answer to a beat says that the node's round is settled. */
+#define MAY_SETTLE(n) (link[n] != NOBODY && by[last[n]] == link[n] && done[last[n]] && !settled[n])
+
+/* A coordinator no longer holds the ballot of a node that it does not hear. The node may still be
+ * connected: then its beats are late, and a later one makes the ballot held again, as JOIN does. */
+#define MAY_RELEASE(c, n) (HAS(held[c], n) && (link[n] != c || faults < FAULTS))
+#define MAY_HOLD_AGAIN(n) (link[n] != NOBODY && !HAS(held[link[n]], n) && MAY_JOIN(link[n], n))
+
+#ifndef TRACE
 proctype Coordinator(byte c) {
 end:
     do
-    :: atomic { MAY_DECIDE(c) && prior[c] == 0 && rounds < LAST && COUNT(held[c]) >= 3 -> form(c) }
-    /* its own node has lost its coordinator, so it serves the others */
-    :: atomic { !serves[c] && link[c] == NOBODY && MAY_JOIN(c, c) && HAS(members[last[c]], c) ->
-        serves[c] = true; formed[c] = false; now[c] = 0; won[c] = false; end_prior(c) }
+    :: atomic { MAY_FORM(c, held[c]) -> form(c, held[c]) }
+    /* a node that is not heard may get a place, too: it is not lost yet */
+    :: atomic { MAY_FORM(c, ALL) && held[c] != ALL -> form(c, ALL) }
+    :: atomic { MAY_SERVE(c) -> serve(c) }
     /* it lacks the majority and sends its nodes away */
     :: atomic { serves[c] && held[c] != 0 && !MAY_DECIDE(c) && faults < FAULTS -> faults++;
-        for (i : 0 .. NODES - 1) {
-            if :: HAS(held[c], i) -> release(c, i) :: else fi;
-            if :: link[i] == c -> link[i] = NOBODY; coming[i] = 0 :: else fi
-        }
-        i = 0 }
+        drop(c) }
     od
 }
 
@@ -177,36 +221,37 @@ end:
 #if NODES > 3
     :: atomic { link[n] == NOBODY && serves[3] && IS_CANDIDATE(3, n) && MAY_JOIN(3, n) -> join(3, n) }
 #endif
-    /* the connection breaks; what is under way is lost */
-    :: atomic { link[n] != NOBODY && faults < FAULTS -> faults++; link[n] = NOBODY; coming[n] = 0 }
-    /* ROUND comes, and the next beat names it */
-    :: atomic { coming[n] != 0 -> last[n] = coming[n]; coming[n] = 0; settled[n] = false }
-    :: atomic { link[n] != NOBODY && coming[n] == 0 && SAME(last[n], now[link[n]]) &&
-                (prior[link[n]] != 0 && !HAS(for_ever[link[n]], n)) && HAS(ballots[link[n]], n) ->
-        name(link[n], n); weigh(link[n]) }
-    :: atomic { link[n] != NOBODY && by[last[n]] == link[n] && last[n] == now[link[n]] &&
-                prior[link[n]] == 0 && !settled[n] -> settled[n] = true }
-    /* a coordinator no longer holds the ballot of a node that it does not hear */
-    :: atomic { HAS(held[0], n) && link[n] != 0 -> release(0, n) }
-    :: atomic { HAS(held[1], n) && link[n] != 1 -> release(1, n) }
-    :: atomic { HAS(held[2], n) && link[n] != 2 -> release(2, n) }
+    :: atomic { link[n] != NOBODY && faults < FAULTS -> faults++; lose(n) }
+    :: atomic { coming[n] != 0 -> hear(n) }
+    :: atomic { MAY_SEND_AGAIN(n) -> coming[n] = now[link[n]] }
+    :: atomic { MAY_HOLD_AGAIN(n) -> join(link[n], n) }
+    :: atomic { MAY_BEAT(n) -> name(link[n], n); weigh(link[n]) }
+    :: atomic { MAY_SETTLE(n) -> settled[n] = true }
+    :: atomic { MAY_RELEASE(0, n) -> faults = faults + (link[n] == 0); release(0, n) }
+    :: atomic { MAY_RELEASE(1, n) -> faults = faults + (link[n] == 1); release(1, n) }
+    :: atomic { MAY_RELEASE(2, n) -> faults = faults + (link[n] == 2); release(2, n) }
 #if NODES > 3
-    :: atomic { HAS(held[3], n) && link[n] != 3 -> release(3, n) }
+    :: atomic { MAY_RELEASE(3, n) -> faults = faults + (link[n] == 3); release(3, n) }
 #endif
     od
 }
+#endif
 
 init {
     atomic {
-        num[1] = 1; by[1] = 0; members[1] = ALL;
+        num[1] = 1; by[1] = 0; members[1] = ALL; done[1] = true;
         for (i : 0 .. NODES - 1) { last[i] = 1; settled[i] = true; link[i] = 0 }
         i = 0;
         serves[0] = true; formed[0] = true; now[0] = 1; won[0] = true;
         held[0] = ALL; ballots[0] = ALL;
+#ifdef TRACE
+        run Trace(); run Follower()
+#else
         run Coordinator(0); run Coordinator(1); run Coordinator(2);
         run Node(0); run Node(1); run Node(2);
 #if NODES > 3
         run Coordinator(3); run Node(3);
+#endif
 #endif
     }
 }

@@ -12,7 +12,8 @@ static void check(int ok, const char *what, int rank) {
     exit(3);
 }
 
-/* Every rank has rank + 1 ints of value 10 * rank + i; part r of a whole follows part r - 1. */
+/* Every rank has rank + 1 ints, of which number i is 10 * rank + i. In a buffer with the parts of
+ * all ranks, the parts lie one after the other, in the order of the ranks. */
 static void check_parts(int rank, int size) {
     int counts[64], displs[64], all = 0, own[64], whole[64 * 65 / 2], part[64], sums[64];
     int back[64 * 65 / 2];
@@ -46,6 +47,91 @@ static void check_parts(int rank, int size) {
     for (int r = 0; r < size; r++) check(back[r] == 100 * r + rank, "Alltoallv", rank);
     MPI_Scatter(part, 1, MPI_INT, &own[0], 1, MPI_INT, 0, MPI_COMM_WORLD);
     check(own[0] == rank, "Scatter", rank);
+}
+
+/* Checks the non-blocking collectives. The parts have the lengths of check_parts(), but lie in the
+ * reverse order of the ranks, with gaps of one int. */
+static void check_nonblocking(int rank, int size) {
+    int counts[64], displs[64], own[64], part[64], whole[64 * 66 / 2], back[64 * 66 / 2], at = 0;
+    int all[64], word = rank == size - 1 ? 77 : 0, sum = rank + 1, product = 0, mine = -1, flag = 0;
+    MPI_Request r[8], one;
+    for (int i = size - 1; i >= 0; i--) {
+        counts[i] = i + 1;
+        displs[i] = at;
+        at += counts[i] + 1;
+    }
+    for (int i = 0; i <= rank; i++) own[i] = 10 * rank + i;
+    for (int i = 0; i < size; i++) part[i] = 100 * rank + i;
+    /* starts several operations before it waits for any */
+    MPI_Ibarrier(MPI_COMM_WORLD, &r[0]);
+    MPI_Ibcast(&word, 1, MPI_INT, size - 1, MPI_COMM_WORLD, &r[1]);
+    MPI_Iallreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &r[2]);
+    MPI_Iallgatherv(own, rank + 1, MPI_INT, whole, counts, displs, MPI_INT, MPI_COMM_WORLD, &r[3]);
+    MPI_Ialltoall(part, 1, MPI_INT, back, 1, MPI_INT, MPI_COMM_WORLD, &r[4]);
+    MPI_Waitall(5, r, MPI_STATUSES_IGNORE);
+    check(word == 77 && sum == size * (size + 1) / 2, "Ibcast, Iallreduce", rank);
+    for (int i = 0; i < size; i++) check(back[i] == 100 * i + rank, "Ialltoall", rank);
+    for (int i = 0; i < size; i++)
+        for (int k = 0; k <= i; k++)
+            check(whole[displs[i] + k] == 10 * i + k, "Iallgatherv", rank);
+    memset(back, 0, sizeof(back));
+    MPI_Igatherv(own, rank + 1, MPI_INT, back, counts, displs, MPI_INT, 0, MPI_COMM_WORLD, &one);
+    while (!flag) MPI_Test(&one, &flag, MPI_STATUS_IGNORE);
+    for (int i = 0; rank == 0 && i < size; i++)
+        check(memcmp(&back[displs[i]], &whole[displs[i]], (size_t) counts[i] * sizeof(int)) == 0,
+              "Igatherv", rank);
+    memset(own, 0, sizeof(own));
+    MPI_Iscatterv(whole, counts, displs, MPI_INT, own, rank + 1, MPI_INT, size - 1, MPI_COMM_WORLD,
+                  &one);
+    MPI_Wait(&one, MPI_STATUS_IGNORE);
+    for (int i = 0; i <= rank; i++) check(own[i] == 10 * rank + i, "Iscatterv", rank);
+    MPI_Iallgather(&rank, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD, &r[0]);
+    MPI_Ireduce(&sum, &product, 1, MPI_INT, MPI_MAX, size - 1, MPI_COMM_WORLD, &r[1]);
+    MPI_Iscatter(part, 1, MPI_INT, &mine, 1, MPI_INT, 0, MPI_COMM_WORLD, &r[2]);
+    MPI_Waitall(3, r, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < size; i++) check(all[i] == i, "Iallgather", rank);
+    check(mine == rank && (rank != size - 1 || product == sum), "Iscatter, Ireduce", rank);
+    MPI_Igather(&rank, 1, MPI_INT, all, 1, MPI_INT, size - 1, MPI_COMM_WORLD, &one);
+    MPI_Wait(&one, MPI_STATUS_IGNORE);
+    for (int i = 0; rank == size - 1 && i < size; i++) check(all[i] == i, "Igather", rank);
+}
+
+/* Checks MPI_Alltoallw(), in which even ranks send ints and odd ranks doubles, at displacements in
+ * bytes; and MPI_Ialltoallv() with counts with which some ranks send nothing. */
+static void check_types_of_parts(int rank, int size) {
+    int counts[64], displs[64], in[64], places[64];
+    MPI_Datatype types[64], theirs[64];
+    double sent[64], got[64];
+    int32_t back[64];
+    MPI_Request one;
+    for (int i = 0; i < size; i++) {
+        counts[i] = 1;
+        displs[i] = places[i] = i * (int) sizeof(double);
+        types[i] = rank % 2 == 0 ? MPI_INT32_T : MPI_DOUBLE;
+        theirs[i] = i % 2 == 0 ? MPI_INT32_T : MPI_DOUBLE;
+        int32_t whole = rank;
+        double broken = rank + 0.5;
+        memcpy(&sent[i], rank % 2 == 0 ? (void *) &whole : (void *) &broken,
+               rank % 2 == 0 ? sizeof(whole) : sizeof(broken));
+    }
+    MPI_Alltoallw(sent, counts, displs, types, got, counts, places, theirs, MPI_COMM_WORLD);
+    for (int i = 0; i < size; i++) {
+        int32_t whole;
+        memcpy(&whole, &got[i], sizeof(whole));
+        check(i % 2 == 0 ? whole == i : got[i] == i + 0.5, "Alltoallw", rank);
+    }
+    /* rank r sends one int to each rank above it */
+    for (int i = 0; i < size; i++) {
+        counts[i] = i > rank;
+        in[i] = i < rank;
+        displs[i] = i;
+        back[i] = -1;
+        ((int32_t *) sent)[i] = rank;
+    }
+    MPI_Ialltoallv(sent, counts, displs, MPI_INT32_T, back, in, displs, MPI_INT32_T, MPI_COMM_WORLD,
+                   &one);
+    MPI_Wait(&one, MPI_STATUS_IGNORE);
+    for (int i = 0; i < size; i++) check(back[i] == (i < rank ? i : -1), "Ialltoallv", rank);
 }
 
 static void check_reductions(int rank, int size) {
@@ -193,6 +279,8 @@ int main(int argc, char **argv) {
     if (none != MPI_COMM_NULL) MPI_Comm_free(&none);
 
     check_parts(rank, size);
+    check_nonblocking(rank, size);
+    check_types_of_parts(rank, size);
     check_reductions(rank, size);
     check_messages(rank, size);
     check_host(rank, size);

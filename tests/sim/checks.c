@@ -9,8 +9,8 @@
  * time to die of SIGKILL, and some more time passes until the agent knows of its exit and of the
  * end of all processes. */
 #define SLACK (4 * KILL_TIME)
-/* milliseconds by which a process's clock differs from the world's after 2 s, as it is up to 2 %
- * fast or slow */
+/* the most milliseconds by which the clock of a process can differ from the world's clock after 2
+ * s, because it is up to 2 % fast or slow */
 #define DRIFT 40
 #define CHECK_EVERY 4 /* milliseconds between two checks of the time limits */
 
@@ -28,21 +28,22 @@ static bool is_up(const struct world *w, int host_id) {
     return false;
 }
 
-/* Returns whether the coordinator of the round `a` is newer than that of the round `b`. An heir may
- * begin to serve before another heir does, and win after it; so with heirs their epochs decide. A
- * coordinator whose process has ended decides no more: the process that is started in its place
- * begins with the smallest epoch. In an election, hosts start in the order in which they are
- * elected. */
+/* Returns whether the coordinator of the round `a` is newer than that of the round `b`. With heirs,
+ * the coordinators' epochs decide, because an heir can begin to serve before another heir and get
+ * the majority after it. A coordinator whose process has ended does not count as newer: the process
+ * that is started in its place begins with the smallest epoch. Without heirs, hosts start in the
+ * order in which they are elected, so their ids decide. */
 static bool is_of_newer_coordinator(const struct world *w, const struct round_record *a,
                                     const struct round_record *b) {
     return w->heirs ? a->epoch > b->epoch && is_up(w, a->host_id) : a->host_id > b->host_id;
 }
 
-/* Marks the rounds before `by` as superseded, because a coordinator has formed the later round
- * `by`. If `by` comes from an older coordinator than a round before it, `by` itself is
- * superseded. */
-static void supersede_rounds(struct world *w, struct round_record *by) {
-    for (int i = 0; i < w->history.round_count - 1; i++) {
+/* Marks the rounds before the one with the index `last` as superseded, because a coordinator has
+ * formed that later round. If the later round comes from an older coordinator than a round before
+ * it, it is superseded itself. */
+static void supersede_rounds(struct world *w, int last) {
+    struct round_record *by = &w->history.rounds[last];
+    for (int i = 0; i < last; i++) {
         struct round_record *r = &w->history.rounds[i];
         bool is_run = r->incarnation == by->incarnation;
         bool is_older = is_of_newer_coordinator(w, r, by);
@@ -75,8 +76,9 @@ static void note_host(void *arg, const struct host_view *host) {
     }
 }
 
-/* A node of a slowed host must not be in the round, unless it was in the round before. A node of a
- * host that is set aside must not be in the round while another node waits outside. */
+/* Checks two rules for the standing of hosts. A node of a slowed host must not be in the new round,
+ * unless the node was in the round before. A node of a host that is set aside must not be in the
+ * new round while a node waits outside whose host is neither slowed nor set aside. */
 static void check_aside(struct host *h) {
     const struct history *history = &h->w->history;
     int others_out = 0, aside_in = 0;
@@ -142,27 +144,34 @@ void check_store_opened(struct host *h, uint64_t round) {
     struct coordinator_view v;
     coordinator_look(h->coordinator, &v);
     *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id,
-                               .formed_by = h->id, .epoch = host_epoch(h), .round = round,
-                               .formed_at = w->now,
+                               .formed_by = h->id, .round = round,
+                               .order = ++w->history.orders,
+                               .formed_at = w->now, .min_nodes = v.min_nodes,
+                               .max_nodes = v.max_nodes, .max_restarts = v.max_restarts,
                                .superseded_at = CR_FOREVER, .failed_at = CR_FOREVER,
                                .port = (uint16_t) (1000 + w->history.round_count)};
     for (int i = 0; i < NODES_MAX; i++) r->node[i] = -1;
     story(w, "host %d: ROUND %" PRIu64 " (record %d)", h->id, round, w->history.round_count - 1);
     w->totals.rounds++;
+    if (w->elected && h != &w->hosts[w->leader]) {
+        world_violation(w, "host %d forms a round, but host %d has been elected", h->id,
+                        w->hosts[w->leader].id);
+    }
+    if (!h->forming) h->first_formed = w->history.round_count - 1;
     h->forming = true;
     h->change_until = CR_FOREVER;
     w->history.candidate_count = 0;
     coordinator_visit(h->coordinator, note_candidate, &w->history);
     coordinator_visit_hosts(h->coordinator, host_now(h), note_host, &w->history);
-    supersede_rounds(w, r);
+    trace_form(h);
     check_given_up(h, round);
     if (w->heirs) check_one_decides(h);
 }
 
 static const struct round_record *last_record_of(const struct world *w, int host_id);
 
-/* Checks a ROUND that is sent to a node for the second time, because the node's connection broke
- * before the first one arrived: both must say the same. */
+/* Checks a ROUND that is sent to a node a second time, because the node's connection broke before
+ * the first ROUND arrived: both must name the same round and the same ranks. */
 static void check_round_repeated(struct host *h, const struct conn *c, const struct rdzv_round *m) {
     const struct round_record *r = last_record_of(h->w, h->id);
     if (r == NULL || m->group_rank >= r->group || r->round != m->round ||
@@ -208,6 +217,9 @@ static void check_ranks(struct host *h, const struct round_record *r) {
             world_violation(w, "round %" PRIu64 ": group rank %u is given to no node", r->round, g);
             return;
         }
+        if (w->kind == STATIC_RANKS && r->node[g] != (int) g) {
+            world_violation(w, "the node with node rank %d has group rank %u", r->node[g], g);
+        }
         uint32_t *role = &next_of_role[r->node[g] % 2], workers = w->nodes[r->node[g]].worker_count;
         if (m->first_rank != next) world_violation(w, "ranks are not contiguous");
         if (m->first_role_rank != *role) world_violation(w, "role ranks are not contiguous");
@@ -248,15 +260,35 @@ static void check_who(struct host *h, const struct round_record *r) {
     }
 }
 
+/* Checks that the settings of the round are those of one of the nodes. (The settings of a job are
+ * those of its first node; this check accepts those of any node.) */
+static void check_settings(struct host *h, const struct round_record *r) {
+    struct world *w = h->w;
+    for (int i = 0; i < w->node_count; i++) {
+        const struct sim_node *n = &w->nodes[i];
+        if (r->min_nodes == (uint32_t) n->min_nodes && r->max_nodes == (uint32_t) n->max_nodes &&
+            r->max_restarts == (uint32_t) n->max_restarts) {
+            return;
+        }
+    }
+    world_violation(w, "the job has settings that no node has");
+}
+
 void check_round_formed(struct host *h) {
     struct world *w = h->w;
     const struct round_record *r = last_record(w);
     h->forming = false;
-    if ((int) r->group < w->min_nodes || (int) r->group > w->max_nodes) {
+    for (int i = h->first_formed; i < w->history.round_count; i++) {
+        /* the node that came last in this event may have raised the epoch after the round formed */
+        w->history.rounds[i].epoch = host_epoch(h);
+        supersede_rounds(w, i);
+    }
+    check_settings(h, r);
+    if (r->group < r->min_nodes || r->group > r->max_nodes) {
         world_violation(w, "round %" PRIu64 " has %u nodes", r->round, r->group);
         return;
     }
-    if (r->restart_count > (uint32_t) w->max_restarts) world_violation(w, "the budget is exceeded");
+    if (r->restart_count > r->max_restarts) world_violation(w, "the budget is exceeded");
     check_ranks(h, r);
     check_who(h, r);
     check_aside(h);
@@ -265,7 +297,8 @@ void check_round_formed(struct host *h) {
 /* ---- rounds that a node receives, and the end of the job ---- */
 
 /* Returns the index in history.rounds of the round with this number that this host has formed; -1
- * if it has formed none. Another host may have rebuilt the round before its ROUND arrives. */
+ * if the host has formed none. Compares formed_by and not host_id: if another host rebuilds the
+ * round before ROUND arrives at a node, host_id is the id of that other host. */
 static int find_record(const struct world *w, int host_id, uint64_t round) {
     for (int i = w->history.round_count; i-- > 0;) {
         const struct round_record *r = &w->history.rounds[i];
@@ -303,15 +336,30 @@ void check_round_heard(struct sim_node *n, const struct rdzv_round *m) {
     n->answer = -2;
 }
 
+/* Returns the last round that this host has formed or rebuilt; NULL if there is none. */
 static const struct round_record *last_record_of(const struct world *w, int host_id) {
-    for (int i = w->history.round_count; i-- > 0;) {
-        if (w->history.rounds[i].host_id == host_id) return &w->history.rounds[i];
+    const struct round_record *last = NULL;
+    for (int i = 0; i < w->history.round_count; i++) {
+        const struct round_record *r = &w->history.rounds[i];
+        if (r->host_id == host_id && (last == NULL || r->order > last->order)) last = r;
     }
-    return NULL;
+    return last;
 }
 
 bool check_is_last_round(const struct host *h, int record) {
     return record >= 0 && last_record_of(h->w, h->id) == &h->w->history.rounds[record];
+}
+
+/* If the node was started again while RESUME was under way, its record is that of the new process,
+ * so the fields of RESUME are compared. They do not identify a round as surely as the record: a
+ * coordinator that has discarded the job may form a round of the same number again. */
+bool check_resumes_last_round(const struct conn *c, const struct rdzv_resume *resume) {
+    const struct host *h = c->host;
+    const struct sim_node *n = &h->w->nodes[c->node];
+    const struct round_record *r = last_record_of(h->w, h->id);
+    if (n->up && n->inc == c->node_inc) return check_is_last_round(h, n->record);
+    return r != NULL && resume->rounds_seen == r->round + 1 &&
+           resume->formed_by == (uint64_t) r->formed_by;
 }
 
 /* Checks the outcome of the job that a node receives. The outcome may be success only if the
@@ -399,10 +447,10 @@ void check_node_gone(struct host *h, const struct conn *c) {
 }
 
 /* Returns whether the coordinator must know that node `n` was gone when the first worker failed,
- * and still is. `ended` says whether the failure has ended the job. If a node ends in pieces, its
- * worker may die before its launcher gets the signal. The coordinator waits KILLED_TIME for such a
- * node before it ends the job, unless no other node is left. It does not wait before it charges a
- * restart, because it can refund the restart later. */
+ * and that `n` is still gone. `ended` says whether the failure has ended the job. If two signals
+ * end a node (ends_in_pieces), its worker may die before its launcher gets the second signal. The
+ * coordinator waits KILLED_TIME for such a node before it ends the job, unless no other node is
+ * left. It does not wait before it charges a restart, because it can refund the restart later. */
 static bool is_gone(const struct host *h, const struct round_record *r, const struct sim_node *n,
                     bool ended) {
     bool is_awaited = ended && !h->failed_alone && host_now(h) < h->failed_at + KILLED_TIME;
@@ -410,20 +458,26 @@ static bool is_gone(const struct host *h, const struct round_record *r, const st
     return n->gone_at <= r->failed_at && (!n->up || n->record == h->failed_record);
 }
 
-/* Call this when a failure was charged. A failure must not be charged if it was only caused by
- * nodes that are gone. So this function checks that a worker failed by itself, or that a node that
+/* Call this when a failure was charged. A failure that was caused only by nodes that are gone must
+ * not be charged. So this function checks that a worker failed by itself, or that a node that
  * seemed to be gone has come back. */
 static void check_cause(const struct host *h, bool ended) {
     struct world *w = h->w;
     const struct round_record *r = &w->history.rounds[h->failed_record];
     if (r->failed_by_itself) return;
-    if (h != &w->hosts[w->leader]) return; /* this host was stalled and reads old messages only
-                                            * now */
+    if (h != &w->hosts[w->leader]) return; /* this host was stalled, and does not know yet that it
+                                            * no longer leads */
     for (int i = 0; i < w->node_count; i++) {
         if ((r->symptoms_of & 1U << i) != 0 && !is_gone(h, r, &w->nodes[i], ended)) return;
     }
     world_violation(w, "round %" PRIu64 " is charged, but only nodes that are gone made it fail",
                     r->round);
+}
+
+static bool has_newer_record(const struct host *h) {
+    const struct history *history = &h->w->history;
+    if (h->failed_record < 0) return false;
+    return last_record_of(h->w, h->id) != &history->rounds[h->failed_record];
 }
 
 /* Checks what the failure of the last round has cost, once the next round has formed or the job has
@@ -434,9 +488,16 @@ static void check_decision(struct host *h, uint32_t charged,
     struct world *w = h->w;
     bool ended = after->phase == COORDINATOR_ENDED && after->outcome == RENDEZVOUS_FAILED;
     if (charged > 1) world_violation(w, "a round costs %u restarts", charged);
-    if (ended && charged > 0) world_violation(w, "a restart is charged to a job that has ended");
     bool lost_too_often = after->max_losses >= 0 && after->losses > after->max_losses;
-    if (ended && after->restart_count < after->max_restarts && !lost_too_often) {
+    /* One event of the coordinator can form the next round, for which the restart is charged, and
+     * also end that round and the job because of a loss. */
+    if (ended && charged > 0 && !(lost_too_often && has_newer_record(h))) {
+        world_violation(w, "a restart is charged to a job that has ended");
+    }
+    bool is_final = w->history.rounds[h->failed_record].is_final;
+    if (h->failure_is_final && charged > 0) world_violation(w, "a final failure is charged");
+    if (ended && is_final) w->totals.final++;
+    if (ended && after->restart_count < after->max_restarts && !lost_too_often && !is_final) {
         world_violation(w, "the job has failed, but has restarts left");
     }
     if (after->phase != COORDINATOR_ENDED && charged == 0 && !h->failure_excused) {
@@ -448,13 +509,56 @@ static void check_decision(struct host *h, uint32_t charged,
     h->failed_record = -1;
 }
 
-/* Returns whether a node has closed a connection on which it has a seat at the host `h`. The host
- * does not know that yet. */
+/* Returns whether a node has closed a connection on which it still has a seat at the host `h`,
+ * because the host does not know of the close yet. */
 static bool has_seat_of_closed_connection(const struct host *h) {
     for (const struct conn *c = h->w->conns; c != NULL; c = c->next) {
         if (c->host == h && c->host_id == h->id && c->seat != NULL && !c->node_open) return true;
     }
     return false;
+}
+
+/* Returns whether a worker runs in the round with this index in history.rounds. */
+static bool has_workers(const struct world *w, int record) {
+    for (int i = 0; i < w->node_count; i++) {
+        for (uint32_t k = 0; k < w->nodes[i].worker_count; k++) {
+            const struct sim_worker *worker = &w->nodes[i].workers[k];
+            if (worker->alive && !worker->waits && worker->record == record) return true;
+        }
+    }
+    return false;
+}
+
+/* Returns whether the round with this index may be rebuilt. It may if no other round has superseded
+ * it. It also may if all rounds that have superseded it were of other runs, and no worker is left
+ * in them: if the last node of such a run leaves, and a node of the older run comes before its
+ * lease is over, the coordinator goes on with the older run. */
+static bool may_be_rebuilt(const struct world *w, int record) {
+    const struct round_record *r = &w->history.rounds[record];
+    if (r->superseded_at == CR_FOREVER) return true;
+    for (int i = 0; i < w->history.round_count; i++) {
+        const struct round_record *other = &w->history.rounds[i];
+        bool is_older = i < record ? !is_of_newer_coordinator(w, other, r)
+                                   : is_of_newer_coordinator(w, r, other);
+        if (i == record || is_older) continue;
+        if (other->incarnation == r->incarnation || has_workers(w, i)) return false;
+    }
+    return true;
+}
+
+/* Returns the index in history.rounds of the round that this host's coordinator has just rebuilt:
+ * the last round of a node that has a seat. Returns -1 if none of these rounds may be rebuilt. */
+static int find_rebuilt(const struct host *h, const struct coordinator_view *after) {
+    const struct world *w = h->w;
+    for (const struct conn *c = w->conns; c != NULL; c = c->next) {
+        const struct sim_node *n = &w->nodes[c->node];
+        bool has_seat = c->host == h && c->host_id == h->id && c->seat != NULL;
+        if (!has_seat || c->node_inc != n->inc || n->record < 0) continue;
+        const struct round_record *r = &w->history.rounds[n->record];
+        bool is_it = r->round + 1 == after->next_round && r->incarnation == after->incarnation;
+        if (is_it && may_be_rebuilt(w, n->record)) return n->record;
+    }
+    return -1;
 }
 
 /* If a new coordinator has just rebuilt the round of an earlier coordinator, records the round as
@@ -463,28 +567,28 @@ static void note_rebuilt(struct host *h, const struct coordinator_view *before,
                          const struct coordinator_view *after) {
     struct world *w = h->w;
     if (before->group_world_size != 0 || after->group_world_size == 0 || h->forming) return;
-    for (int i = 0; i < w->node_count; i++) {
-        const struct sim_node *n = &w->nodes[i];
-        if (n->record < 0 || n->conn == NULL || n->conn->host_id != h->id) continue;
-        struct round_record *r = &w->history.rounds[n->record];
-        if (r->round + 1 != after->next_round) continue;
-        if (r->superseded_at != CR_FOREVER) continue;
-        for (int k = 0; k < HOSTS_MAX; k++) {
-            struct host *other = &w->hosts[k];
-            if (other != h && other->id == r->host_id) other->is_superseded = true;
+    int record = find_rebuilt(h, after);
+    if (record < 0) {
+        /* RESUME can arrive after its node has closed the connection and has been in a later round.
+         * When the host learns of the close, it ends the rebuilt round. Also, a former leader that
+         * was stalled may rebuild an old round, because it does not know yet that it is deposed. */
+        if (!has_seat_of_closed_connection(h) && h == &w->hosts[w->leader]) {
+            world_violation(w, "a round is rebuilt that is not the newest");
         }
-        r->host_id = h->id;
-        r->epoch = host_epoch(h);
-        r->is_rebuilt = true;
-        w->totals.rebuilt++;
-        story(w, "host %d: has rebuilt record %d", h->id, n->record);
         return;
     }
-    /* RESUME may arrive when its node has already closed the connection and has been in a later
-     * round. The close arrives after it, and ends the rebuilt round. */
-    if (has_seat_of_closed_connection(h)) return;
-    /* a former leader that was stalled may do this, as it does not know yet that it is deposed */
-    if (h == &w->hosts[w->leader]) world_violation(w, "a round is rebuilt that is not the newest");
+    struct round_record *r = &w->history.rounds[record];
+    for (int k = 0; k < HOSTS_MAX; k++) {
+        struct host *other = &w->hosts[k];
+        if (other != h && other->id == r->host_id) other->is_superseded = true;
+    }
+    r->superseded_at = CR_FOREVER;
+    r->order = ++w->history.orders;
+    r->host_id = h->id;
+    r->epoch = host_epoch(h);
+    r->is_rebuilt = true;
+    w->totals.rebuilt++;
+    story(w, "host %d: has rebuilt record %d", h->id, record);
 }
 
 /* In a schedule whose only faults are resets and short restarts of the host, no node and no
@@ -502,19 +606,29 @@ void check_stop_heard(struct sim_node *n, const char *why) {
     world_violation(n->w, "node %d is stopped by a reset: %s", n->index, why);
 }
 
+bool ends_the_job(uint32_t blame) {
+    return blame == RENDEZVOUS_FINAL || blame == RENDEZVOUS_FINAL_KILLED;
+}
+
 static void note_failure(struct host *h, const struct coordinator_view *before,
-                         const struct rdzv_message *m) {
+                         const struct coordinator_view *after, const struct rdzv_message *m) {
     const struct round_record *last = last_record_of(h->w, h->id);
     bool resumes_failed = m != NULL && m->type == RDZV_RESUME &&
                           m->resume.part == RDZV_PART_FAILED;
     bool is_failed = m != NULL && m->type == RDZV_FAILED;
     uint64_t round = is_failed ? m->failed.round : resumes_failed ? m->resume.rounds_seen - 1 : 0;
+    /* If the coordinator finds in this event that it has lost the majority, it ends the round for
+     * that reason before it handles the message, and a failure after the end of a round costs
+     * nothing. */
+    bool lost_majority = !before->lacks_majority && after->lacks_majority;
     if ((!is_failed && !resumes_failed) || before->phase != COORDINATOR_RUNNING) return;
+    if (lost_majority) return;
     if (last == NULL || round != last->round) return;
     h->failed_record = (int) (last - h->w->history.rounds);
     h->failed_at = host_now(h);
     h->failed_alone = before->seats == 1;
     h->failure_excused = last->is_rebuilt;
+    h->failure_is_final = ends_the_job(is_failed ? m->failed.blame : m->resume.blame);
 }
 
 /* Checks the count of losses: it grows by one at most in one event, and no round begins when it is
@@ -528,12 +642,6 @@ static void check_losses(struct host *h, const struct coordinator_view *before,
     if (is_over && before->phase != COORDINATOR_ENDED && after->phase == COORDINATOR_ENDED) {
         h->w->totals.out_of_losses++;
     }
-}
-
-static bool has_newer_record(const struct host *h) {
-    const struct history *history = &h->w->history;
-    if (h->failed_record < 0) return false;
-    return last_record_of(h->w, h->id) != &history->rounds[h->failed_record];
 }
 
 /* Checks the coordinator's count of restarts after each of its events. The count may grow in two
@@ -559,15 +667,24 @@ void check_charge(struct host *h, const struct coordinator_view *before,
                                 * 0 */
         return;
     }
-    if (m != NULL && m->type == RDZV_JOIN && after->incarnation != before->incarnation) {
-        /* the coordinator has taken over the node's run of the job, with its count */
-        known = known_spent = m->join.restarts_seen;
+    if (m != NULL && (m->type == RDZV_JOIN || m->type == RDZV_RESUME) &&
+        after->incarnation != before->incarnation) {
+        /* the coordinator has taken over the run of the job that the message names, with the count
+         * of restarts that the message names */
+        known = known_spent = m->type == RDZV_JOIN ? m->join.restarts_seen
+                                                   : m->resume.restarts_seen;
     }
-    note_failure(h, before, m);
-    bool is_decided =
-        after->phase == COORDINATOR_ENDED || after->is_held || has_newer_record(h);
-    /* `spent` counts only the restarts that were not refunded, restart_count counts all */
-    bool is_refund = after->spent < before->spent;
+    note_failure(h, before, after, m);
+    /* A coordinator without the majority decides what a failure costs when all nodes are back; then
+     * its next round is held. But if the coordinator loses one of these nodes in the same event,
+     * the round is not held after the event, and was_held is true instead. */
+    bool was_held = before->lacks_majority && after->seats < before->seats &&
+                    after->spent > known_spent;
+    bool is_decided = after->phase == COORDINATOR_ENDED || after->is_held || was_held ||
+                      has_newer_record(h);
+    /* `spent` counts only the restarts that were not refunded, restart_count counts all. If the
+     * coordinator has taken over another run, its counts are those of that run. */
+    bool is_refund = after->spent < before->spent && after->incarnation == before->incarnation;
     if (is_refund) w->totals.refunded++;
     if (is_refund && before->spent - after->spent > 1) world_violation(w, "two restarts refunded");
     if (after->spent != known_spent && !is_refund && (h->failed_record < 0 || !is_decided)) {
@@ -787,10 +904,15 @@ void check_calm(struct world *w) {
         if (live > 0) world_violation(w, "the job has ended, but %d nodes do not know", live);
         return;
     }
-    if (live < w->min_nodes) return;
+    int min_nodes = v.phase == COORDINATOR_EMPTY ? w->min_nodes : (int) v.min_nodes;
+    int max_nodes = v.phase == COORDINATOR_EMPTY ? w->max_nodes : (int) v.max_nodes;
+    if (live < min_nodes) return;
     live -= (int) v.in_state[SEAT_ASIDE];
-    if (live < w->min_nodes || w->now < v.backoff_until_ms) return;
-    int want = live < w->max_nodes ? live : w->max_nodes;
+    if (live < min_nodes || w->now < v.backoff_until_ms) return;
+    int want = live < max_nodes ? live : max_nodes;
+    /* A rebuilt round keeps all its nodes. The coordinator that has rebuilt it has the settings of
+     * the first node that resumed, and this node's --nnodes may allow fewer nodes. */
+    if (w->kind == SETTINGS_DIFFER && running > want) want = running;
     if (v.phase != COORDINATOR_RUNNING || (running != want && !ending)) {
         world_violation(w, "no rest: phase %s, %d of %d nodes run (%d wanted)",
                         coordinator_phase_name(v.phase), running, live, want);

@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-/* Returns whether this node hosts the coordinator and no heir can replace it. */
+/* Returns whether the coordinator runs on this node and no heir can take over from it. */
 static bool hosts_with(const struct sim_node *n) {
     return n->index == n->w->host_with_node && !n->w->heirs;
 }
@@ -30,8 +30,8 @@ static void crash_node(struct sim_node *n) {
 
 static void cut_node(struct sim_node *n) {
     struct world *w = n->w;
-    int sides = 1 + (int) rnd(w, 3); /* each in a third of the cases: only to the host, only from
-                                      * the host, both */
+    int sides = 1 + (int) rnd(w, 3); /* 1: only the bytes to the host are cut, 2: only those from
+                                      * the host, 3: both */
     if (is_cut(n) || hosts_with(n)) return;
     n->cut[TO_HOST] = (sides & 1) != 0;
     n->cut[TO_NODE] = (sides & 2) != 0;
@@ -41,6 +41,21 @@ static void cut_node(struct sim_node *n) {
           n->cut[TO_NODE] ? ", from the host" : "");
     world_push(w, (struct event){.at = w->now + 10 + rnd(w, 1500), .type = EV_CUT_ENDS,
                                  .node = n->index});
+}
+
+/* Cuts the network between a node and one host that runs; the node still reaches other hosts. */
+static void cut_pair(struct sim_node *n) {
+    struct world *w = n->w;
+    struct host *h = &w->hosts[rnd(w, w->heirs ? w->node_count + 1 : 2)];
+    bool is_own = w->heirs ? h->owner == n->index : hosts_with(n);
+    if (w->pair_cut.is_on || is_own || !h->up) return;
+    w->pair_cut.is_on = true;
+    w->pair_cut.node = n->index;
+    w->pair_cut.host = h;
+    w->totals.pairs_cut++;
+    story(w, "node %d: cut off from host %d only", n->index, h->id);
+    world_push(w, (struct event){.at = w->now + 10 + rnd(w, 2500), .type = EV_PAIR_CUT_ENDS,
+                                 .node = -1});
 }
 
 /* Stalls a node: its agent handles no event for a while. If the node hosts the coordinator, the
@@ -148,16 +163,37 @@ static void operate(struct sim_node *n) {
     host_operate(h, n->index, chance(w, 30) ? 0 : RENDEZVOUS_CHANGE_PREEMPTION);
 }
 
+/* Kills a relay, stalls it, or resets its trunk. */
+static void relay_fault(struct world *w) {
+    struct sim_relay *r = &w->relays[rnd(w, RELAYS_MAX)];
+    int fault = (int) rnd(w, 4);
+    if (fault == 0 && r->up) {
+        relays_die(r, chance(w, 50));
+        world_push(w, (struct event){.at = w->now + 20 + rnd(w, 1500), .type = EV_RELAY_UP,
+                                     .node = -1, .relay = r});
+    } else if (fault == 1) {
+        relays_stall(r, w->now + 10 + rnd(w, 1200));
+    } else {
+        relays_reset_trunk(r, chance(w, 70) ? 3 : 1 + (int) rnd(w, 2));
+    }
+}
+
 static void start_again(struct sim_node *n) {
     if (!n->up) start_node_in(n, 50 + rnd(n->w, 3000));
 }
 
 void faults_inject(struct world *w) {
     struct sim_node *n = &w->nodes[rnd(w, w->node_count)];
-    int fault = (int) rnd(w, 17);
+    int fault = (int) rnd(w, w->kind == PAIRS_ARE_CUT ? 20 : w->kind == RELAYS ? 24 : 17);
     if (w->only_resets && w->now < w->last_reset + 2 * LEASE) return;
     if (w->only_resets) fault = chance(w, 80) ? 5 : 14;
     w->last_reset = w->now;
+    static const int cuts[] = {2, 2, 3, 5, 17, 17};
+    if (w->kind == ONLY_CUTS) fault = cuts[fault % 6];
+    if (w->kind == RELAYS && fault >= 17) {
+        relay_fault(w);
+        return;
+    }
     switch (fault) {
     case 0:
     case 1: crash_node(n); break;
@@ -175,6 +211,9 @@ void faults_inject(struct world *w) {
     case 13: reset(n); break;
     case 14: restart_host(w); break;
     case 15: lose_right(w); break;
+    case 17:
+    case 18:
+    case 19: cut_pair(n); break;
     default: start_again(n); break;
     }
     node_after_event(n);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void mark_unsent(struct conn *c) {
+void host_mark(struct conn *c) {
     struct host *h = c->host;
     if (c->is_unsent) return;
     CR_ASSERT(h->unsent_count < sizeof(h->unsent) / sizeof(h->unsent[0]));
@@ -25,8 +25,9 @@ static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_CHANGE) check_change_announced(h, &m->change);
     if (m->type == RDZV_CHANGE_AT) check_change_set(h, &m->change_at);
     if (m->type == RDZV_STOP) h->change_until = CR_FOREVER;
+    if (relays_keep(c, m)) return;
     host_session_send(&c->session, host_now(h), m);
-    mark_unsent(c);
+    host_mark(c);
 }
 
 static void do_hang_up(void *arg, void *peer) {
@@ -36,15 +37,16 @@ static void do_hang_up(void *arg, void *peer) {
     c->hung_up_by_lease = true;
     check_node_gone(h, c);
     host_session_hang_up(&c->session, host_now(h));
-    mark_unsent(c);
+    host_mark(c);
 }
 
 static int do_open_store(void *arg, uint64_t round, struct coordinator_store *out,
                          struct cr_error *err) {
     struct host *h = arg;
     (void) err;
-    /* Each new round opens a store. A ROUND that is sent again to a node that has resumed does not,
-     * and needs no right: the round runs already. */
+    /* A store is opened only for a new round, so the right to form is needed. (ROUND is also sent
+     * once more to a node that has resumed. That needs no right to form, because the round runs
+     * already, and does not open a store.) */
     if (!h->may_form) {
         world_violation(h->w, "host %d forms a round without the right to", h->id);
     }
@@ -105,7 +107,7 @@ static void supersede(struct host *h, uint64_t epoch, int leader) {
 
 static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hello) {
     static char addr[16];
-    const struct conn *c = arg;
+    struct conn *c = arg;
     struct host *h = c->host;
     struct leading l = leading_of(h);
     struct host_session_verdict v = {0};
@@ -114,7 +116,7 @@ static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hel
         h->is_superseded_job = l.is_superseded = true;
     }
     v.serves = leading_serves(&l, hello->epoch, &v.epoch);
-    if (v.serves && h->w->heirs) h->epoch = v.epoch;
+    c->named_epoch = hello->epoch;
     if (v.serves || h->leader_node < 0) return v;
     (void) snprintf(addr, sizeof(addr), "n%d", h->leader_node);
     v.addr = addr;
@@ -132,6 +134,7 @@ void host_open_heir(struct host *h) {
 }
 
 void host_lead(struct host *h, uint64_t epoch) {
+    trace_serve(h);
     host_die(h, false);
     host_start(h);
     h->terms.epoch = epoch;
@@ -149,8 +152,8 @@ void host_follow(struct host *h, uint64_t epoch, int leader) {
     }
 }
 
-/* If `h` leads the job, tells the host at the endpoint so, unless the network between the two is
- * cut. In any case plans the next call. */
+/* If `h` leads the job, reports this to the host at the endpoint, unless the network between the
+ * two is cut. Plans the next call of host_knock() in any case. */
 void host_knock(struct host *h) {
     struct world *w = h->w;
     struct host *at = &w->hosts[0];
@@ -159,6 +162,7 @@ void host_knock(struct host *h) {
     world_push(w, (struct event){.at = w->now + KNOCK_TIME, .type = EV_KNOCK, .node = -1,
                                  .host = h, .host_id = h->id});
     if (!decides(h) || !at->up || at->stalled_until != 0) return;
+    if (world_pair_is_cut(w, a->index, at)) return;
     if (a != b && (a->cut[0] || a->cut[1] || b->cut[0] || b->cut[1])) return;
     coordinator_look(at->coordinator, &v);
     const struct leading l = leading_of(at);
@@ -182,6 +186,15 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
     return 0;
 }
 
+/* Call this when a node has got a seat: like host_admitted(), sets the epoch of the job. */
+static void admitted(struct conn *c, const struct coordinator_view *after) {
+    struct host *h = c->host;
+    const struct leading l = leading_of(h);
+    if (c->seat == NULL) return;
+    h->epoch = leading_admits(&l, c->named_epoch, after->incarnation == h->epoch_run);
+    h->epoch_run = after->incarnation;
+}
+
 static int on_join(void *arg, const struct rdzv_join *join) {
     struct conn *c = arg;
     struct host *h = c->host;
@@ -191,6 +204,7 @@ static int on_join(void *arg, const struct rdzv_join *join) {
     coordinator_look(h->coordinator, &after);
     /* the JOIN has replaced a suspended seat, so the coordinator counts that seat's node as lost */
     if (after.suspended < before.suspended) h->failure_excused = true;
+    admitted(c, &after);
     struct rdzv_message m = {.type = RDZV_JOIN, .join = *join};
     check_charge(h, &before, &after, &m);
     return c->seat != NULL ? 0 : -EACCES;
@@ -203,10 +217,11 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
     coordinator_look(h->coordinator, &before);
     c->seat = coordinator_resume(h->coordinator, host_now(h), c, resume);
     coordinator_look(h->coordinator, &after);
+    admitted(c, &after);
     struct rdzv_message m = {.type = RDZV_RESUME, .resume = *resume};
-    /* If the node resumes a round of another host or an earlier round, a failure that it reports is
-     * ignored here: the last round of this host has not failed. */
-    if (!check_is_last_round(h, h->w->nodes[c->node].record)) m.resume.part = RDZV_PART_RUNS;
+    /* If the node resumes a round of another host, or an earlier round, check_charge() must ignore
+     * a failure that RESUME reports: the last round of this host has not failed. */
+    if (!check_resumes_last_round(c, resume)) m.resume.part = RDZV_PART_RUNS;
     check_charge(h, &before, &after, &m);
     h->w->totals.resumed++;
     return c->seat != NULL ? 0 : -EACCES;
@@ -216,6 +231,12 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     struct conn *c = arg;
     struct host *h = c->host;
     struct coordinator_view before, after;
+    if (m->type == RDZV_BEAT) {
+        c->member.rounds_over = m->beat.rounds_over;
+        c->member.rounds_seen = m->beat.rounds_seen;
+        trace_naming(h, c->node, m->beat.rounds_seen);
+    }
+    if (m->type == RDZV_JOIN) trace_naming(h, c->node, m->join.rounds_seen);
     if (m->type == RDZV_LEAVE) check_node_gone(h, c);
     if (m->type == RDZV_CHANGE_ANSWER) check_change_answered(h, &m->change_answer);
     coordinator_look(h->coordinator, &before);
@@ -277,6 +298,10 @@ static void set_session_timer(struct conn *c) {
 static void flush(struct conn *c) {
     c->is_unsent = false;
     if (!c->host_open) return;
+    if (c->relay != NULL) {
+        relays_flush(c); /* this session needs no timer, because the trunk's timer runs it */
+        return;
+    }
     network_send(c, TO_NODE, &c->session.out);
     if (c->session.state == HOST_SESSION_CLOSED) {
         network_close(c, TO_NODE);
@@ -292,9 +317,11 @@ void host_after_event(struct host *h) {
     if (h->forming) check_round_formed(h);
     for (size_t i = 0; i < h->unsent_count; i++) flush(h->unsent[i]);
     h->unsent_count = 0;
+    if (h->w->trunks != NULL) relays_after_event(h);
     int64_t deadline = coordinator_deadline(h->coordinator);
-    if (deadline == CR_FOREVER) return;
+    if (deadline >= h->timer_for) return;
     int64_t at = clock_when(h->w, deadline, h->offset, h->ppm);
+    h->timer_for = deadline;
     if (h->timer_at <= at) return;
     h->timer_at = at;
     world_push(h->w, (struct event){.at = at, .type = EV_HOST_TIMER, .node = -1, .host = h,
@@ -304,8 +331,8 @@ void host_after_event(struct host *h) {
 /* ---- starts and ends of hosts ---- */
 
 /* Deposes the host that was the elected coordinator until now. A stalled host does not know of the
- * election, and still acts as coordinator when it runs again. So it is deposed shortly after that
- * time. */
+ * election, and acts as coordinator for a short time after it runs again. So it is deposed up to 50
+ * ms after its stall ends. */
 static void depose_other(struct world *w, struct host *other) {
     if (!other->up) return;
     if (other->stalled_until == 0) {
@@ -316,15 +343,29 @@ static void depose_other(struct world *w, struct host *other) {
                                  .node = -1, .host = other, .host_id = other->id});
 }
 
+/* If coordinators are elected and the leader is stalled, its lease has to end before another host
+ * is elected. Returns true if the lease is not over yet; in that case starts `h` when it is. */
+static bool waits_for_lease(struct host *h) {
+    struct world *w = h->w;
+    const struct host *other = &w->hosts[h == w->hosts];
+    if (!w->elected || !other->up || other->right_until == CR_FOREVER) return false;
+    int64_t end = clock_when(w, other->right_until + LEASE / 6, other->offset, other->ppm);
+    if (end <= w->now) return false;
+    world_push(w, (struct event){.at = end, .type = EV_HOST_UP, .node = -1, .host = h});
+    return true;
+}
+
 void host_start(struct host *h) {
     struct world *w = h->w;
+    if (waits_for_lease(h)) return;
     if (w->elected) depose_other(w, &w->hosts[h == w->hosts]);
     h->up = true;
     h->id = ++w->host_ids;
     h->stalled_until = 0;
-    h->timer_at = h->change_until = CR_FOREVER;
+    h->timer_at = h->timer_for = h->change_until = CR_FOREVER;
     h->forming = h->closes = h->is_superseded = false;
     h->may_form = true;
+    h->right_until = CR_FOREVER;
     h->unsent_count = 0;
     h->failed_record = -1;
     h->terms = (struct host_session_terms){.leads = true, .close_timeout_ms = CLOSE_TIME,
@@ -333,7 +374,7 @@ void host_start(struct host *h) {
     h->terms.coordinator = (uint64_t) h->id;
     h->coordinator = coordinator_new("job", &coordinator_actions, h);
     coordinator_identify(h->coordinator, h->terms.coordinator);
-    h->epoch = 0;
+    h->epoch = h->epoch_run = 0;
     h->is_superseded_job = false;
     h->leader_node = -1;
     if (w->heirs || w->elected) coordinator_keep_job(h->coordinator);
@@ -361,9 +402,11 @@ void host_die(struct host *h, bool silently) {
     for (struct conn *c = h->w->conns; c != NULL; c = c->next) {
         if (c->host != h || c->host_id != h->id) continue;
         c->is_unsent = false;
-        if (silently) c->host_open = false;
+        c->member.trunk = NULL;
+        if (silently || c->relay != NULL) c->host_open = false;
         else network_close(c, TO_NODE);
     }
+    relays_host_dies(h, silently);
     h->unsent_count = 0;
     forget_coordinator(h);
 }
@@ -407,9 +450,31 @@ void host_close(struct host *h) {
 
 void host_stall(struct host *h, int64_t until) {
     h->stalled_until = until;
+    if (h->w->elected && h->may_form) {
+        /* from now on the election does not renew the right. As in etcd/election.c, the right ends
+         * a sixth of the lease before the lease does. */
+        h->right_until = host_now(h) + LEASE - LEASE / 6;
+        coordinator_may_form(h->coordinator, host_now(h), h->right_until);
+    }
     story(h->w, "host %d: stalls until %" PRId64, h->id, until);
     world_push(h->w, (struct event){.at = until, .type = EV_STALL_ENDS, .node = -1, .host = h,
                                     .host_id = h->id});
+}
+
+void host_stall_ends(struct host *h) {
+    struct world *w = h->w;
+    story(w, "host %d: goes on", h->id);
+    h->stalled_until = 0;
+    if (h->right_until != CR_FOREVER && host_now(h) < h->right_until) {
+        coordinator_may_form(h->coordinator, host_now(h), CR_FOREVER);
+    } else if (h->right_until != CR_FOREVER) {
+        h->may_form = false;
+        world_push(w, (struct event){.at = w->now + CONFIRM_TIME, .type = EV_RIGHT_BACK,
+                                     .node = -1, .host = h, .host_id = h->id});
+    }
+    h->right_until = CR_FOREVER;
+    host_timer(h); /* as in libuv, timers are handled before input */
+    world_release(w, &h->held);
 }
 
 /* ---- events ---- */
@@ -419,13 +484,13 @@ bool host_serves(const struct conn *c) { return c->host->up && c->host->id == c-
 void host_connected(struct conn *c) {
     host_session_open(&c->session, host_now(c->host), conn_is_local(c), &c->host->terms,
                       &session_actions, c);
-    set_session_timer(c);
+    if (c->relay == NULL) set_session_timer(c);
 }
 
 void host_bytes(struct conn *c, const char *bytes, size_t len) {
     if (!c->host_open || c->is_reset) return;
     host_session_receive(&c->session, host_now(c->host), bytes, len);
-    mark_unsent(c);
+    host_mark(c);
 }
 
 void host_closed(struct conn *c, enum rendezvous_loss how) {
@@ -436,7 +501,7 @@ void host_closed(struct conn *c, enum rendezvous_loss how) {
 
 void host_timer(struct host *h) {
     struct coordinator_view before, after;
-    if (h->timer_at <= h->w->now) h->timer_at = CR_FOREVER;
+    if (h->timer_at <= h->w->now) h->timer_at = h->timer_for = CR_FOREVER;
     coordinator_look(h->coordinator, &before);
     coordinator_tick(h->coordinator, host_now(h));
     coordinator_look(h->coordinator, &after);
@@ -449,15 +514,16 @@ void host_session_timer(struct conn *c) {
     if (c->session_timer_at <= c->host->w->now) c->session_timer_at = CR_FOREVER;
     if (!c->host_open) return;
     host_session_tick(&c->session, host_now(c->host));
-    mark_unsent(c);
+    host_mark(c);
 }
 
 void host_may_form(struct host *h, bool may_form) {
     struct coordinator_view before, after;
+    if (may_form && h != &h->w->hosts[h->w->leader]) return; /* another host has been elected */
     story(h->w, "host %d: may %sform rounds", h->id, may_form ? "" : "not ");
     h->may_form = may_form;
     coordinator_look(h->coordinator, &before);
-    coordinator_may_form(h->coordinator, host_now(h), may_form);
+    coordinator_may_form(h->coordinator, host_now(h), may_form ? CR_FOREVER : 0);
     coordinator_look(h->coordinator, &after);
     check_charge(h, &before, &after, NULL);
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Runs millions of simulated schedules in chunks, on several processors (`make sim-long`).
 
-    long.py SIMULATOR FOLDER [--schedules N] [--chunk N] [--jobs N] [--states N]
+    long.py SIMULATOR FOLDER [--first N] [--schedules N] [--chunk N] [--jobs N] [--states N]
 
-Each chunk leaves two files in a folder of its own below FOLDER, which is named after the contents
-of the simulator: the simulator's output, and what it keeps of the states that it has seen. So a
-run can be stopped and continued later, and only a changed simulator begins again. At the end the
-number of clean schedules is printed, and an estimate of the number of distinct states in the first
-schedules (--states: in how many; counting takes two thirds of the time again). Ends with status 1
-if a schedule has failed.
+Each chunk leaves two files in a folder below FOLDER: the simulator's output, and a record of the
+states that it has seen. The name of the folder follows from the contents of the simulator. So a
+run can be stopped and continued later, and only a changed simulator begins again. At the end this
+prints the number of clean schedules, and an estimate of the number of distinct states in the first
+N schedules (--states N; these schedules take two thirds more time). Ends with status 1 if a
+schedule has failed.
 """
 import argparse
 import concurrent.futures
@@ -61,6 +61,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("simulator")
     parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--schedules", type=int, default=10_000_000)
     parser.add_argument("--chunk", type=int, default=50_000)
     parser.add_argument("--states", type=int, default=1_000_000)
@@ -72,11 +73,14 @@ def main():
     simulator = str(folder / "simulator")  # a copy: a build in the meantime changes nothing
     if not os.path.exists(simulator):
         subprocess.run(["cp", args.simulator, simulator], check=True)
-    chunks = [(first, min(args.chunk, args.schedules - first))
-              for first in range(0, args.schedules, args.chunk)]
+    end = args.first + args.schedules
+    chunks = [(first, min(args.chunk, end - first)) for first in range(args.first, end, args.chunk)]
     total = failed = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        results = pool.map(lambda c: run_chunk(simulator, folder, c[0] < args.states, *c), chunks)
+        def run(c):
+            return run_chunk(simulator, folder, c[0] - args.first < args.states, *c)
+
+        results = pool.map(run, chunks)
         for some, bad, text in results:
             total += some
             failed += bad

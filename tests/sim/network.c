@@ -30,8 +30,10 @@ static void deliver(struct conn *c, enum direction dir, struct event e, int64_t 
     e.conn = c;
     e.node = dir == TO_NODE ? c->node : -1;
     e.inc = c->node_inc;
-    e.host = dir == TO_HOST ? c->host : NULL;
+    e.host = dir == TO_HOST && c->relay == NULL ? c->host : NULL;
     e.host_id = c->host_id;
+    e.relay = dir == TO_HOST ? c->relay : NULL;
+    e.relay_id = c->relay_id;
     world_push(w, e);
 }
 
@@ -55,7 +57,8 @@ static void learn_of_reset(struct conn *c, enum direction end) {
 
 void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes) {
     struct world *w = c->host->w;
-    bool open = dir == TO_HOST ? c->node_open : c->host_open && !c->fin_sent;
+    bool is_open_down = c->relay != NULL ? c->relay_open : c->host_open && !c->fin_sent;
+    bool open = dir == TO_HOST ? c->node_open : is_open_down;
     enum direction back = dir == TO_HOST ? TO_NODE : TO_HOST;
     if (open && c->is_reset && bytes->len > 0) learn_of_reset(c, back);
     if (open && bytes->len > 0) {
@@ -70,10 +73,11 @@ void network_send(struct conn *c, enum direction dir, struct cr_buffer *bytes) {
 /* Closes the end that sends in the direction `dir`. The other end receives EV_CLOSED after all
  * bytes that were sent before. */
 void network_close(struct conn *c, enum direction dir) {
-    bool *open = dir == TO_HOST ? &c->node_open : &c->host_open;
+    bool *down = c->relay != NULL ? &c->relay_open : &c->host_open;
+    bool *open = dir == TO_HOST ? &c->node_open : down;
     if (!*open) return;
     *open = false;
-    if (dir == TO_NODE && c->fin_sent) return;
+    if (dir == TO_NODE && c->fin_sent && c->relay == NULL) return;
     if (c->is_reset) return; /* the FIN is lost as well */
     deliver(c, dir, (struct event){.type = EV_CLOSED}, arrival(c));
 }
@@ -86,7 +90,7 @@ void network_reset(struct conn *c, int sides) {
 }
 
 /* Returns the host to which a node connects: the leader. If a former leader still runs, some nodes
- * connect to that one instead, as if they had not learned its successor's address yet. */
+ * connect to the former leader instead, as if they had not learned its successor's address yet. */
 static struct host *host_for(struct world *w, const struct sim_node *n) {
     if (w->heirs) return n->aim;
     struct host *old = &w->hosts[!w->leader];
@@ -105,8 +109,11 @@ struct conn *network_connect(struct sim_node *n) {
     c->node = n->index;
     c->node_inc = n->inc;
     c->session_timer_at = CR_FOREVER;
+    c->relay = relays_for(n);
+    c->relay_id = c->relay != NULL ? c->relay->id : 0;
+    bool is_up = c->relay != NULL ? c->relay->up : c->host->up;
     world_push(w, (struct event){.at = arrival(c), .conn = c, .node = n->index, .inc = n->inc,
-                                 .type = c->host->up ? EV_CONNECTED : EV_REFUSED});
+                                 .type = is_up ? EV_CONNECTED : EV_REFUSED});
     return c;
 }
 
@@ -115,6 +122,7 @@ void network_clear(struct world *w) {
         struct conn *c = w->conns;
         w->conns = c->next;
         host_session_done(&c->session);
+        cr_buffer_done(&c->greeting);
         free(c);
     }
 }

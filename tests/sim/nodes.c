@@ -14,9 +14,9 @@ static struct host *own_host(const struct sim_node *n) {
 
 /* ---- struct node_actions: what the node requests of the rendezvous ---- */
 
-/* Makes the health check of a node that is about to join. In a quarter of the schedules it fails
- * now and then, and the node passes it some time later. The other schedules draw no number here, so
- * that the seeds which have found errors still stand for the same schedules. */
+/* Makes the health check of a node that is about to join. In a quarter of the schedules some of
+ * these checks fail, and the node passes its check some time later. The other schedules draw no
+ * number here, so that the seeds which have found errors still stand for the same schedules. */
 static void check_health(struct sim_node *n) {
     struct world *w = n->w;
     bool is_sick = w->seed % 4 == 0 && !w->calm && rnd(w, 100) < 8;
@@ -44,6 +44,7 @@ static void do_failed(void *arg, uint64_t round, enum rendezvous_blame blame) {
     struct sim_node *n = arg;
     story(n->w, "node %d: a worker failed", n->index);
     check_failure_told(n);
+    if (ends_the_job(blame)) n->w->history.rounds[n->record].is_final = true;
     if (n->node.is_broken) n->w->history.rounds[n->record].failed_by_itself = true;
     member_failed(n->member, node_now(n), round, "rank 0: exit code 1", blame);
 }
@@ -147,6 +148,7 @@ static void do_lead(void *arg, uint64_t epoch) {
 
 static void do_hang_up(void *arg) {
     struct sim_node *n = arg;
+    n->avoids_relay = n->conn != NULL && n->session.state != MEMBER_SESSION_WELCOMED;
     member_session_close(&n->session, "this end hung up");
     flush(n);
     if (n->conn != NULL) {
@@ -156,8 +158,9 @@ static void do_hang_up(void *arg) {
     }
 }
 
-/* Does what way_follow() does when ROUND comes: tells the node's own hosts which node leads the
- * job, so that one that has taken over ends its part. */
+/* Call this when ROUND comes. Like way_follow(), it tells the hosts in this node's own launcher
+ * which node leads the job, so that a host which has taken over but does not lead ends its
+ * coordinator. */
 static void follow(struct sim_node *n) {
     const char *addr;
     uint16_t port;
@@ -308,10 +311,12 @@ static struct member *new_member(struct sim_node *n) {
         .connect_timeout_ms = 20000, .coordinator_wait_ms = w->wait_ms,
         .self = {.host = host, .addr = host, .pid = (uint64_t) n->inc,
                  .instance = w->heirs ? n->instance : rnd64(w),
-                 .role = n->index % 2 ? "odd" : "even", .node_rank = -1,
-                 .local_world_size = n->worker_count, .min_nodes = (uint32_t) w->min_nodes,
-                 .max_nodes = (uint32_t) w->max_nodes,
-                 .max_restarts = (uint32_t) w->max_restarts, .join_timeout_ms = JOIN_TIME,
+                 .role = n->index % 2 ? "odd" : "even",
+                 .fixed_ranks = w->kind == STATIC_RANKS,
+                 .node_rank = w->kind == STATIC_RANKS ? n->index : -1,
+                 .local_world_size = n->worker_count, .min_nodes = (uint32_t) n->min_nodes,
+                 .max_nodes = (uint32_t) n->max_nodes,
+                 .max_restarts = (uint32_t) n->max_restarts, .join_timeout_ms = JOIN_TIME,
                  .last_call_timeout_ms = LAST_CALL, .close_timeout_ms = CLOSE_TIME,
                  .skips_last_call = w->skips_last_call,
                  .keep_alive_interval_ms = INTERVAL, .keep_alive_max_attempt = ATTEMPTS,
@@ -331,6 +336,7 @@ void node_start(struct sim_node *n) {
     if (own != NULL && !own->up) host_start(own);
     if (w->heirs && !host_of_heir(n)->up) host_open_heir(host_of_heir(n));
     struct node_settings settings = {.workers = n->worker_count, .stop_timeout_ms = STOP_TIME,
+                                     .policies = n->policies,
                                      .shutdown_timeout_ms = STOP_TIME,
                                      .log_level = w->verbose ? CR_LOG_DEBUG : CR_LOG_OFF};
     n->inc++;
@@ -341,7 +347,7 @@ void node_start(struct sim_node *n) {
     n->ends_in_pieces = false;
     n->failed_told = false;
     n->stalled_until = n->resumed_at = 0;
-    n->timer_at = CR_FOREVER;
+    n->timer_at = n->timer_for = CR_FOREVER;
     n->record = -1;
     n->restarts_seen = 0;
     n->incarnation = 0;
@@ -418,8 +424,9 @@ void node_after_event(struct sim_node *n) {
         return;
     }
     int64_t deadline = min_ms(member_deadline(n->member), node_deadline(&n->node));
-    if (deadline == CR_FOREVER) return;
+    if (deadline >= n->timer_for) return;
     int64_t at = clock_when(n->w, deadline, n->offset, n->ppm);
+    n->timer_for = deadline;
     if (n->timer_at <= at) return;
     n->timer_at = at;
     world_push(n->w, (struct event){.at = at, .type = EV_NODE_TIMER, .node = n->index,
@@ -427,7 +434,7 @@ void node_after_event(struct sim_node *n) {
 }
 
 void node_timer(struct sim_node *n) {
-    if (n->timer_at <= n->w->now) n->timer_at = CR_FOREVER;
+    if (n->timer_at <= n->w->now) n->timer_at = n->timer_for = CR_FOREVER;
     member_tick(n->member, node_now(n));
     node_tick(&n->node, node_now(n));
 }
@@ -446,18 +453,25 @@ void node_refused(struct conn *c) {
     struct sim_node *n = &c->host->w->nodes[c->node];
     if (n->conn != c || c->failed || c->connected) return;
     c->failed = true;
+    n->avoids_relay = true;
     member_disconnected(n->member, node_now(n), RENDEZVOUS_BROKEN, "connection refused");
 }
 
 void node_connected(struct conn *c) {
     struct sim_node *n = &c->host->w->nodes[c->node];
     if (n->conn != c || c->failed) return;
-    if (!host_serves(c)) {
+    bool is_up = c->relay != NULL ? c->relay->up && c->relay->id == c->relay_id : host_serves(c);
+    if (!is_up) {
         node_refused(c);
         return;
     }
-    c->connected = c->node_open = c->host_open = true;
-    host_connected(c);
+    c->connected = c->node_open = true;
+    if (c->relay != NULL) {
+        c->relay_open = true; /* host_open is set when the relay has attached the node */
+    } else {
+        c->host_open = true;
+        host_connected(c);
+    }
     member_session_open(&n->session, RUN_ID);
 }
 
@@ -471,6 +485,7 @@ void node_closed(struct conn *c, enum rendezvous_loss how) {
     struct sim_node *n = &c->host->w->nodes[c->node];
     if (n->conn != c || !c->node_open) return;
     network_close(c, TO_HOST);
+    if (c->relay != NULL) how = RENDEZVOUS_BROKEN; /* the coordinator may still run */
     member_session_close(&n->session, "connection closed");
     cr_buffer_clear(&n->session.out);
     member_disconnected(n->member, node_now(n), how, "connection gone");

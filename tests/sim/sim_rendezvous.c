@@ -8,10 +8,11 @@
  * printed, and the same seed gives the same schedule again.
  *
  *     sim_rendezvous --seed S [--verbose]
- *     sim_rendezvous [--first S] [--schedules N] [--seconds-max T] [--states FILE]
+ *     sim_rendezvous [--first S] [--schedules N] [--seconds-max T] [--states FILE] [--trace FILE]
  *
  * The first form runs the schedule with seed S, and --verbose prints what happens in it. The second
- * form runs N schedules with the seeds S, S + 1, …, and writes to FILE what states.c keeps. */
+ * form runs N schedules with the seeds S, S + 1, …, and writes to FILE what states.c keeps or what
+ * trace.c writes. */
 #include "tests/sim/world.h"
 
 #include "base/parse.h"
@@ -41,13 +42,14 @@ static void stall_ends(struct world *w, const struct event *e) {
         node_resume(&w->nodes[e->node]);
         return;
     }
-    story(w, "host %d: goes on", h->id);
-    h->stalled_until = 0;
-    host_timer(h); /* as in libuv, timers are handled before input */
-    world_release(w, &h->held);
+    host_stall_ends(h);
 }
 
 static void happen_at_host(struct world *w, const struct event *e) {
+    if (e->trunk != NULL) {
+        relays_happen_at_host(e);
+        return;
+    }
     switch ((int) e->type) {
     case EV_HOST_TIMER: host_timer(e->host); break;
     case EV_SESSION_TIMER: host_session_timer(e->conn); break;
@@ -95,11 +97,17 @@ static bool happen_in_world(struct world *w, const struct event *e) {
     case EV_HOST_UP:
         if (!e->host->up) host_start(e->host);
         return true;
+    case EV_RELAY_UP: relays_start(e->relay); return true;
     case EV_CUT_ENDS:
         story(w, "node %d: reachable again", n->index);
         n->cut[TO_HOST] = n->cut[TO_NODE] = false;
         if (n->up && !n->node.group.rendezvous_over) n->gone_at = CR_FOREVER;
         world_release(w, &n->held);
+        return true;
+    case EV_PAIR_CUT_ENDS:
+        story(w, "node %d: reaches host %d again", w->pair_cut.node, w->pair_cut.host->id);
+        w->pair_cut.is_on = false;
+        world_release(w, &w->pair_cut.held);
         return true;
     case EV_FAULT:
         if (!w->calm) faults_inject(w);
@@ -108,10 +116,16 @@ static bool happen_in_world(struct world *w, const struct event *e) {
     }
 }
 
-/* Handles one event. An event for a process that has ended is ignored, even if the node or host
- * runs again by then. */
+/* Handles one event. An event for a process that has ended is ignored, even if the node or host has
+ * been started again since. */
 static void happen(struct world *w, const struct event *e) {
     if (happen_in_world(w, e)) return;
+    if (e->relay != NULL) {
+        if (!e->relay->up || e->relay->id != e->relay_id) return;
+        if (e->type == EV_STALL_ENDS) relays_resume(e->relay);
+        else relays_happen(e);
+        return;
+    }
     if (e->host != NULL) {
         if (!e->host->up || e->host->id != e->host_id) return;
         happen_at_host(w, e);
@@ -121,16 +135,16 @@ static void happen(struct world *w, const struct event *e) {
     if (n->up && n->inc == e->inc) happen_at_node(w, n, e);
 }
 
-/* Fails the schedule if too many events happen at the same time of the virtual clock. Then either a
- * timer is set to the past again and again, or two state machines send each other messages without
- * end. */
+/* Fails the schedule if too many events happen at one time of the virtual clock. The reason is
+ * either a timer that is set to the past again and again, or two state machines that send each
+ * other messages without end. */
 static void check_time_passes(struct world *w, int64_t now) {
     w->events_now = now == w->now ? w->events_now + 1 : 0;
     if (w->events_now > EVENTS_NOW_MAX) world_violation(w, "time stands still");
 }
 
 static void run_until(struct world *w, int64_t end) {
-    while (!w->failed && w->heap_len > 0 && w->heap[0].at <= end) {
+    while (!w->failed && world_next_at(w) <= end) {
         struct event e = world_pop(w);
         check_time_passes(w, e.at);
         w->now = e.at;
@@ -141,10 +155,17 @@ static void run_until(struct world *w, int64_t end) {
         if (touched != NULL) node_after_event(touched);
         check_step(w, touched);
         states_note(w);
+        trace_note(w);
         free(e.bytes);
         w->totals.events++;
     }
     w->now = end;
+}
+
+/* Runs the time without faults until `end`, or until the job has been at rest for a while. */
+static void run_until_rest(struct world *w, int64_t end) {
+    struct rest rest = {.since = w->now};
+    while (!w->failed && w->now < end && !rest_is_reached(w, &rest)) run_until(w, w->now + 200);
 }
 
 /* ---- schedules ---- */
@@ -166,6 +187,9 @@ static void let_all_recover(struct world *w) {
         if (n->cut[TO_HOST] || n->cut[TO_NODE]) world_push(w, e);
         if (n->up) end_stall(w, &n->stalled_until, e);
     }
+    if (w->pair_cut.is_on) {
+        world_push(w, (struct event){.at = w->now, .type = EV_PAIR_CUT_ENDS, .node = -1});
+    }
     for (int i = 0; i < HOSTS_MAX; i++) {
         struct host *h = &w->hosts[i];
         struct event e = {.node = -1, .host = h, .host_id = h->id};
@@ -174,6 +198,13 @@ static void let_all_recover(struct world *w) {
         e.type = EV_DEPOSED;
         if (h->up && i != w->leader && !w->heirs) world_push(w, e);
     }
+    for (int i = 0; i < RELAYS_MAX && w->kind == RELAYS; i++) {
+        struct sim_relay *r = &w->relays[i];
+        struct event e = {.node = -1, .relay = r, .relay_id = r->id};
+        if (r->up) end_stall(w, &r->stalled_until, e);
+        else world_push(w, (struct event){.at = w->now, .type = EV_RELAY_UP, .node = -1,
+                                          .relay = r});
+    }
     struct host *h = &w->hosts[w->leader];
     if (h->up || w->host_with_node >= 0) return;
     world_push(w, (struct event){.at = w->now, .type = EV_HOST_UP, .node = -1, .host = h});
@@ -181,11 +212,75 @@ static void let_all_recover(struct world *w) {
 
 static int64_t random_ppm(struct world *w) { return rnd(w, 40001) - 20000; }
 
-/* Draws at least three nodes, because a smaller round has no heirs. */
+/* Draws the numbers of nodes of a job with heirs: the job has at least three nodes, because a
+ * smaller round has no heirs. */
 static void draw_job_with_heirs(struct world *w) {
     w->node_count = 3 + (int) rnd(w, NODES_MAX - 2);
     w->max_nodes = w->node_count - (int) rnd(w, w->node_count - 2);
     w->min_nodes = 1 + (int) rnd(w, w->max_nodes);
+}
+
+/* Returns the kind of schedule that this seed gives. */
+static enum schedule_kind kind_of(uint64_t seed) {
+    switch (seed % 32) {
+    case 1:
+    case 17: return STATIC_RANKS;
+    case 2:
+    case 18: return SETTINGS_DIFFER;
+    case 6:
+    case 7:
+    case 25: return PAIRS_ARE_CUT;
+    case 8:
+    case 24: return FAILURES_END;
+    case 12:
+    case 20: return RELAYS;
+    case 11: return ONLY_CUTS;
+    default: return PLAIN;
+    }
+}
+
+/* Sets the numbers of a job whose trace the model can follow: three or four nodes, because a
+ * smaller round has no heirs and the model has four nodes at most; and so many restarts that the
+ * job goes on for the whole schedule. */
+static void make_few_nodes(struct world *w) {
+    w->node_count = w->max_nodes = 3 + (int) rnd(w, 2);
+    w->min_nodes = 3;
+    w->max_restarts = 100;
+    w->host_with_node = (int) rnd(w, w->node_count);
+    w->loss_limit = w->flap_limit = w->aside_after = 0;
+}
+
+/* Sets what the backend static requires: every round has all nodes, and the node with node rank 0
+ * hosts the coordinator, if a node hosts it. */
+static void make_ranks_static(struct world *w) {
+    w->min_nodes = w->max_nodes = w->node_count;
+    if (w->host_with_node >= 0) w->host_with_node = 0;
+}
+
+static int not_below_one(int64_t n) { return n < 1 ? 1 : (int) n; }
+
+/* Sets what the node's command line says of the job. */
+static void draw_settings(struct sim_node *n) {
+    struct world *w = n->w;
+    n->min_nodes = w->min_nodes;
+    n->max_nodes = w->max_nodes;
+    n->max_restarts = w->max_restarts;
+    if (w->kind != SETTINGS_DIFFER || chance(w, 50)) return;
+    n->min_nodes = not_below_one(n->min_nodes + rnd(w, 3) - 1);
+    n->max_nodes = n->min_nodes + (int) rnd(w, 3);
+    /* A round record has room for NODES_MAX nodes only. Without this limit a round could have more:
+     * it may have two nodes of one host, namely the process that died, while its lease lasts, and
+     * the process that was started in its place. */
+    if (n->max_nodes > NODES_MAX) n->max_nodes = NODES_MAX;
+    n->max_restarts = (int) rnd(w, 6);
+}
+
+static void draw_policies(struct sim_node *n) {
+    for (uint32_t i = 0; i < WORKERS_MAX; i++) {
+        bool ends = n->w->kind == FAILURES_END && chance(n->w, 20);
+        n->policies[i] =
+            (struct node_policy){.on_failure = ends ? NODE_ENDS_JOB : NODE_RESTARTS_ALL};
+    }
 }
 
 /* Draws what failures and losses cost. The first wait of a slowed host is 5 s, so in some schedules
@@ -220,6 +315,13 @@ static void draw_job(struct world *w) {
     w->last_reset = -2 * LEASE;
     if (w->only_resets && w->wait_ms == 0) w->wait_ms = -1;
     draw_costs(w);
+    w->kind = kind_of(w->seed);
+    if (w->kind == STATIC_RANKS) make_ranks_static(w);
+    if (w->kind == ONLY_CUTS) make_few_nodes(w);
+    if (w->kind == RELAYS) {
+        w->host_with_node = -1; /* the nodes of a relay may not host */
+        w->elected = false;
+    }
     story(w, "---- %d nodes, %d:%d, %d restarts, host %d%s ----", w->node_count, w->min_nodes,
           w->max_nodes, w->max_restarts, w->host_with_node, w->elected ? ", elected" : "");
 }
@@ -236,6 +338,7 @@ static void draw_processes(struct world *w) {
     if (!w->heirs) {
         world_push(w, (struct event){.type = EV_HOST_UP, .node = -1, .host = &w->hosts[0]});
     }
+    if (w->kind == RELAYS) relays_draw(w);
     for (int i = 0; i < w->node_count; i++) {
         struct sim_node *n = &w->nodes[i];
         n->w = w;
@@ -243,6 +346,8 @@ static void draw_processes(struct world *w) {
         n->worker_count = 1 + (uint32_t) rnd(w, WORKERS_MAX);
         n->offset = rnd(w, 100000);
         n->ppm = random_ppm(w);
+        draw_settings(n);
+        draw_policies(n);
         if (i == w->host_with_node) { /* a hosting node and its host are one process with one
                                        * clock */
             n->offset = w->hosts[0].offset;
@@ -273,6 +378,7 @@ static void reset_host(struct host *h) {
 
 static void reset_world(struct world *w) {
     world_clear(w);
+    relays_clear(w);
     network_clear(w);
     for (int i = 0; i < NODES_MAX; i++) reset_node(&w->nodes[i]);
     for (int i = 0; i < HOSTS_MAX; i++) reset_host(&w->hosts[i]);
@@ -293,16 +399,16 @@ static bool run_schedule(struct world *w, uint64_t seed) {
     }
     run_until(w, CHAOS_TIME);
     let_all_recover(w);
-    run_until(w, CHAOS_TIME + 4000); /* within these 4 s, the launchers that a user starts again are
-                                      * started */
-    run_until(w, CHAOS_TIME + 4000 + CALM_TIME);
+    run_until(w, CHAOS_TIME + 4000); /* in these 4 s, users start ended launchers again */
+    run_until_rest(w, CHAOS_TIME + 4000 + CALM_TIME);
     if (!w->failed) check_calm(w);
     for (int i = 0; i < w->node_count; i++) {
         if (w->nodes[i].up) workers_finish(&w->nodes[i]);
     }
-    run_until(w, CHAOS_TIME + 4000 + CALM_TIME + 500 + STOP_TIME + CLOSE_TIME);
+    run_until(w, w->now + 500 + STOP_TIME + CLOSE_TIME);
     if (!w->failed) check_finished(w);
     bool failed = w->failed;
+    trace_end(w);
     reset_world(w);
     return failed;
 }
@@ -320,6 +426,10 @@ static void print_totals(const struct totals *t, int64_t schedules, int failures
                   " refunded, ", t->symptoms, t->charged, t->excused, t->refunded);
     (void) printf("%" PRIu64 " elections, %" PRIu64 " resets, %" PRIu64 " resumed, ",
                   t->takeovers, t->resets, t->resumed);
+    (void) printf("%" PRIu64 " pairs cut, %" PRIu64 " ended by a final failure, ", t->pairs_cut,
+                  t->final);
+    (void) printf("%" PRIu64 " attached by relays, %" PRIu64 " trunks lost, %" PRIu64 " holds, ",
+                  t->relayed, t->trunks_lost, t->holds);
     (void) printf("%" PRIu64 " nodes recalled, %" PRIu64 " jobs out of losses, ", t->recalled,
                   t->out_of_losses);
     (void) printf("%" PRIu64 " restarts of the host, %" PRIu64 " rounds rebuilt; %d failed, ",
@@ -340,16 +450,21 @@ static int run_many(struct world *w, int64_t first, int64_t schedules, int64_t s
 
 static void free_world(struct world *w) {
     free(w->heap);
+    free(w->pool);
+    free(w->free_places);
+    free(w->pair_cut.held.events);
     for (int i = 0; i < NODES_MAX; i++) free(w->nodes[i].held.events);
     for (int i = 0; i < HOSTS_MAX; i++) free(w->hosts[i].held.events);
+    for (int i = 0; i < RELAYS_MAX; i++) free(w->relays[i].held.events);
 }
 
 struct options {
     int64_t seed, first, schedules, seconds_max; /* seed: -1 = many schedules */
     const char *states; /* NULL = states are not counted */
+    const char *trace;  /* NULL = no trace is written */
 };
 
-/* Returns the option's number, or NULL if the option takes none. */
+/* Returns a pointer to the field for the option's number, or NULL if the option takes no number. */
 static int64_t *find_number(struct options *o, const char *name) {
     if (strcmp(name, "--seed") == 0) return &o->seed;
     if (strcmp(name, "--first") == 0) return &o->first;
@@ -365,10 +480,13 @@ static bool read_options(struct world *w, struct options *o, int argc, char **ar
             w->verbose = true;
         } else if (strcmp(argv[i], "--states") == 0 && has_value) {
             o->states = argv[++i];
+        } else if (strcmp(argv[i], "--trace") == 0 && has_value) {
+            o->trace = argv[++i];
         } else if (into == NULL || !has_value ||
                    cr_parse_i64(argv[++i], 0, INT64_MAX, into) < 0) {
             (void) fprintf(stderr, "usage: sim_rendezvous [--seed S] [--verbose] [--first S] "
-                                   "[--schedules N] [--seconds-max T] [--states FILE]\n");
+                                   "[--schedules N] [--seconds-max T] [--states FILE] "
+                                   "[--trace FILE]\n");
             return false;
         }
     }
@@ -380,9 +498,11 @@ int main(int argc, char **argv) {
     struct options o = {.seed = -1, .schedules = 20000, .seconds_max = 600};
     if (!read_options(w, &o, argc, argv)) return 2;
     if (o.states != NULL && states_begin(w) < 0) return 2;
+    if (o.trace != NULL && (w->trace.file = fopen(o.trace, "w")) == NULL) return 2;
     int rc = o.seed >= 0 ? run_schedule(w, (uint64_t) o.seed)
                          : run_many(w, o.first, o.schedules, o.seconds_max);
     if (o.states != NULL && states_end(w, o.states) < 0) rc = 2;
+    if (w->trace.file != NULL && fclose(w->trace.file) != 0) rc = 2;
     free_world(w);
     return rc;
 }

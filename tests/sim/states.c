@@ -48,7 +48,7 @@ static uint64_t word_of_connection(const struct sim_node *n) {
     word = add(word, (unsigned) (c->connected << 1 | c->failed), 2);
     word = add(word, (unsigned) (c->node_open << 1 | c->host_open), 2);
     word = add(word, c->is_reset, 1);
-    /* 0: the host is gone, 1: it is the leader, 2: it is another one */
+    /* 0: the host of this connection is gone, 1: the host is the leader, 2: it is another host */
     return add(word, !host_serves(c) ? 0 : c->host == &n->w->hosts[n->w->leader] ? 1 : 2, 2);
 }
 
@@ -56,7 +56,7 @@ static uint64_t word_of_node(const struct sim_node *n) {
     const struct history *history = &n->w->history;
     uint64_t word = (uint64_t) (n->up << 3 | (n->stalled_until != 0) << 2 | n->cut[0] << 1 |
                                 n->cut[1]);
-    /* 0: the node was in no round, 1: it was in the newest one, 2: in an older one */
+    /* 0: the node was in no round, 1: its last round is the newest one, 2: an older one */
     unsigned round = n->record < 0 ? 0 : n->record == history->round_count - 1 ? 1 : 2;
     word = add(word, round, 2);
     word = add(word, n->index == n->w->host_with_node, 1);
@@ -70,7 +70,8 @@ static uint64_t word_of_node(const struct sim_node *n) {
 
 /* ---- the state of one host ---- */
 
-/* The states of the nodes, to which note_seat() adds how the host sees each node. */
+/* The states of the nodes as hash values, to which note_seat() adds the host's view of each
+ * node. */
 struct seats {
     uint64_t *nodes; /* by index of the node */
     uint64_t salt;   /* differs for each host */

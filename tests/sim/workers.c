@@ -201,7 +201,8 @@ static void draw_habits(struct world *w, struct sim_worker *k) {
 static void draw_fate(struct sim_node *n) {
     struct world *w = n->w;
     n->fate_at = w->now + 20 + rnd(w, 6000);
-    n->fate_worker = chance(w, 30) ? (int) rnd(w, n->worker_count) : -1;
+    bool fails = chance(w, 30) || w->kind == ONLY_CUTS;
+    n->fate_worker = fails ? (int) rnd(w, n->worker_count) : -1;
 }
 
 static void meet_fate(struct sim_node *n, struct sim_worker *k) {
@@ -313,8 +314,9 @@ int workers_ask_dump(void *arg, uint32_t worker, uint64_t dump_id) {
 
 /* ---- packets that the agent sends to a worker ---- */
 
-/* A worker receives a change: after its next step it pauses until it knows the agreed step. In some
- * cases the worker makes one step more, as if that step had begun before the packet arrived. */
+/* Lets a worker receive the announcement of a change: after its next step the worker pauses until
+ * it knows the agreed step. In some cases it makes one step more, as if that step had begun before
+ * the packet arrived. */
 static void hear_change(struct sim_node *n, struct sim_worker *k, uint64_t id) {
     catch_up(n, k);
     if (chance(n->w, 30) && k->step_ms > 0 && !k->hangs) {
@@ -369,8 +371,9 @@ static bool has_reason_to_park(const struct sim_worker *k) {
     return k->is_over || (k->change != 0 && atomic_load(&k->page.stopped_for) == k->change);
 }
 
-/* A worker that waits for the next round without a reason breaks its round. After the last fault no
- * worker may do that, so the act is ignored then: it may have been queued in an earlier round. */
+/* Makes a worker call crunrt_rejoin() and wait for the next round. If the worker has no reason to
+ * wait, it breaks its round. After the last fault no worker may do that, so a call without a reason
+ * does nothing then: it may come from an act that was queued in an earlier round. */
 static void park(struct sim_node *n, struct sim_worker *k) {
     if (k->waits || k->hangs || !atomic_load(&k->page.can_rejoin)) return;
     if (n->w->calm && !has_reason_to_park(k)) return;
@@ -414,12 +417,12 @@ static void miss_a_peer(struct sim_node *n, struct sim_worker *k) {
 
 void workers_kill_one(struct sim_node *n, int64_t in) {
     struct sim_worker *k = &n->workers[rnd(n->w, n->worker_count)];
-    k->missed_in = n->record;
+    k->killed_in = n->record;
     if (k->alive) act_in(n, k, in, ACT_BE_KILLED);
 }
 
 static void be_killed(struct sim_node *n, struct sim_worker *k) {
-    if (k->waits || k->hangs || k->record != k->missed_in || k->dies_at != CR_FOREVER) return;
+    if (k->waits || k->hangs || k->record != k->killed_in || k->dies_at != CR_FOREVER) return;
     k->symptom_of = n->index;
     n->w->totals.killed++;
     die_within(n, k, 0, chance(n->w, 50) ? -SIGTERM : -SIGKILL);
@@ -462,8 +465,8 @@ void worker_acts(struct sim_node *n, const struct event *e) {
 void worker_packet(struct sim_node *n, const struct event *e) {
     struct sim_worker *k = at(n, e->worker);
     uint32_t i = (uint32_t) e->worker;
-    /* The packet of a dead worker is handled, too, unless the worker's exit has been reported
-     * before. */
+    /* A packet that a worker sent before its death is handled, unless the worker's exit has been
+     * reported before the packet arrives. */
     if (k->life != e->id || k->reported) return;
     int64_t now = node_now(n);
     switch ((enum packet) e->what) {

@@ -4,11 +4,14 @@
  *     world.c     the clock, random numbers, the queue of events, events that are kept for later
  *     network.c   connections: streams of bytes that arrive late, in pieces, or not at all
  *     hosts.c     processes that host a coordinator (the real one, with real sessions)
+ *     relays.c    relays with the real core, and the real ends of their trunks at the host
  *     nodes.c     nodes: the real member and the real code of agent/node
  *     workers.c   workers: small models of programs; each has a real struct channel_page
  *     faults.c    the faults that are injected: crashes, cuts, stalls, elections, signals
  *     checks.c    the invariants that must hold in spite of all faults
+ *     rest.c      whether the job has come to rest after the last fault
  *     states.c    how many distinct states were seen
+ *     trace.c     writes what happens as steps of a model
  *
  * In the simulator, a host is a process that hosts a coordinator.
  *
@@ -22,13 +25,17 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/host/trunk_end_internal.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
+#include "rendezvous/protocol/trunk.h"
+#include "rendezvous/relay/core_internal.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define NODES_MAX   7
 #define WORKERS_MAX 3
@@ -36,6 +43,7 @@
  * as an heir. Without heirs, only hosts[0] and hosts[1] are used: a coordinator and its successor.
  */
 #define HOSTS_MAX   (NODES_MAX + 1)
+#define RELAYS_MAX  2
 #define HEIR_PORT   5000 /* node i, as an heir, has the port HEIR_PORT + i */
 #define KNOCK_TIME  100  /* milliseconds from one LEADS of a host to the next (EV_KNOCK) */
 #define ROUNDS_MAX  512
@@ -52,6 +60,7 @@
 #define DYING_MAX   450  /* the most milliseconds that a worker takes to die of SIGTERM; more than
                           * LEASE */
 #define KILL_TIME   5    /* the most milliseconds that a process takes to die of SIGKILL */
+#define CONFIRM_TIME 10 /* milliseconds after a stall until the election confirms the leader */
 #define CHAOS_TIME  12000
 #define NOTICE_MAX  1500 /* the most milliseconds of notice before a change */
 #define NEEDS_MAX   400  /* the most milliseconds that a worker requests beyond the notice */
@@ -76,6 +85,8 @@ enum event_type {
     EV_PACKET,        /* a packet of a worker arrives at its agent */
     EV_DEPOSED,       /* a host learns that it is not the leader any more */
     EV_RIGHT_BACK,    /* a leader may form rounds again */
+    EV_TRUNK_TIMER,   /* a timer of the host's end of a trunk expires */
+    EV_RELAY_TIMER,   /* a relay's timer expires */
     EV_KNOCK,         /* a host tells the endpoint's host that it leads (LEADS) */
     EV_DEATH,         /* a worker dies */
     EV_ACT,           /* a worker does its next step */
@@ -84,13 +95,17 @@ enum event_type {
     EV_NODE_UP,       /* a node starts */
     EV_HOST_UP,       /* a host starts */
     EV_HOST_DOWN,     /* a host ends */
-    EV_CUT_ENDS,      /* a cut of the network ends */
+    EV_RELAY_UP,      /* a relay starts */
+    EV_CUT_ENDS,      /* a cut of the network around a node ends */
+    EV_PAIR_CUT_ENDS, /* a cut between one node and one host ends */
     EV_STALL_ENDS,    /* a stalled process runs on */
     EV_FAULT,         /* the schedule causes its next fault */
 };
 
 struct conn;
 struct host;
+struct sim_relay;
+struct trunk;
 
 struct event {
     int64_t at;
@@ -104,9 +119,20 @@ struct event {
                           * EV_GRACE_OVER and EV_GONE: sim_node.grace_gen at that time */
     struct host *host;   /* the host to which the event happens, or NULL */
     int host_id;         /* host.id at the time of queueing */
-    struct conn *conn;
+    struct sim_relay *relay; /* the relay to which the event happens, or NULL */
+    int relay_id;        /* sim_relay.id at the time of queueing */
+    struct conn *conn;   /* the connection of the event; NULL if it is of no connection of a node */
+    struct trunk *trunk; /* the trunk of the event, or NULL */
     char *bytes;         /* only for EV_BYTES; freed after the event */
     size_t len;
+};
+
+/* An event in the queue. `order` is the event's time in its upper bits and its sequence number in
+ * its lower bits, so that the event with the smallest order happens next. `index` is its place in
+ * world.pool. */
+struct queued {
+    uint64_t order;
+    uint32_t index;
 };
 
 /* The events that are kept for a process that is stalled or cut off, in the order in which they
@@ -125,8 +151,8 @@ struct conn {
     int node, node_inc;
     struct host *host;
     int host_id;
-    /* connected: true once the node knows that it is connected; failed: true once it knows that the
-     * host has refused it, or once it has hung up */
+    /* connected: true once the node knows that the connection is made; failed: true once the node
+     * knows that the host has refused the connection, or once the node has hung up */
     bool connected, failed;
     bool node_open, host_open; /* node_open: true until the node closes its end; host_open: true
                                 * until the host closes its end */
@@ -141,6 +167,45 @@ struct conn {
     int64_t session_timer_at;
     struct coordinator_seat *seat;
     bool is_unsent; /* true while the connection is in the list host.unsent */
+    uint64_t named_epoch; /* the epoch in the node's HELLO */
+
+    /* ---- only for a connection to a relay; `host` is the host that its trunk leads to ---- */
+    struct sim_relay *relay; /* NULL = this connection leads to the host */
+    int relay_id;
+    bool relay_open;         /* true until the relay closes its end */
+    struct cr_buffer greeting; /* bytes that the relay has received before HELLO was complete */
+    uint32_t place;          /* place of the node on its trunk */
+    struct trunk_member member; /* the node at the host's end of the trunk */
+};
+
+/* ---- relays ---- */
+
+/* The connection from a relay to the host. The fields that a struct conn has, too, mean the same as
+ * there, with the relay in the place of the node. */
+struct trunk {
+    struct trunk *next;
+    struct sim_relay *relay;
+    int relay_id;
+    struct host *host;
+    int host_id;
+    bool connected, is_reset, relay_open, host_open;
+    bool reset_known[2];
+    int64_t last_arrival[2];
+    struct host_session session; /* the session at the host's end */
+    int64_t session_timer_at;
+    struct trunk_end end;  /* the host's end of the trunk */
+    struct conn *attached[RDZV_RELAY_PLACES]; /* the node for which the relay has sent ATTACH */
+};
+
+struct sim_relay {
+    struct world *w;
+    bool up;
+    int id; /* number of starts of this relay so far */
+    int64_t stalled_until, offset, ppm, timer_at;
+    struct held held;
+    struct trunk *trunk; /* NULL = no node is connected */
+    struct relay core;   /* the core of `trunk` */
+    struct conn *nodes[RDZV_RELAY_PLACES];
 };
 
 /* ---- hosts ---- */
@@ -150,13 +215,16 @@ struct host {
     int owner;             /* with heirs: index of the node in whose process the host runs;
                             * otherwise -1 */
     uint64_t epoch;        /* the job's epoch at this host is the larger of this and terms.epoch */
+    uint64_t epoch_run;    /* incarnation of the coordinator's run when a node last got a seat */
     bool is_superseded_job; /* true if this host sends nodes away, because another host leads */
     int leader_node;       /* the node whose host leads instead; -1 if it is not known */
     bool up;
     int id;                /* number of this start among the starts of all hosts, from 1 */
     int64_t stalled_until; /* time at which a stalled host runs again; 0 if the host is not
                             * stalled */
-    int64_t offset, ppm, timer_at;
+    int64_t offset, ppm;
+    int64_t timer_at;  /* time of the queued EV_HOST_TIMER; CR_FOREVER if there is none */
+    int64_t timer_for; /* coordinator's deadline for which that event was queued; or CR_FOREVER */
     struct held held;
     struct coordinator *coordinator;
     struct host_session_terms terms;
@@ -164,8 +232,12 @@ struct host {
     size_t unsent_count;
     bool may_form;         /* true if the host has the right to form rounds; an elected host can
                             * lose this right */
+    int64_t right_until;   /* end of that right by the host's clock, if the host is stalled;
+                            * otherwise CR_FOREVER, because the election renews the right */
     bool forming;          /* true if a round was formed in this event and check_round_formed() has
                             * not checked it yet */
+    int first_formed;      /* if forming is true: index in history.rounds of the first round that
+                            * was formed in this event */
     bool is_superseded;    /* true if another host has rebuilt the last round of this host */
     bool closes; /* true once the hosting node has ended; the host itself ends CLOSE_TIME later */
     int failed_record;     /* index in history.rounds of the last failed round, while it is open
@@ -173,6 +245,7 @@ struct host {
     int64_t failed_at;     /* time of the first FAILED for the round failed_record, by the host's
                             * clock */
     bool failed_alone;     /* true if only the failed node had a seat at failed_at */
+    bool failure_is_final; /* true if the host was told that the failure ends the job */
     bool failure_excused;  /* true if a node of the round failed_record has left or was lost after
                             * the failure, or if the round was rebuilt */
     /* time (the host's clock) at which the announced change must be over; CR_FOREVER if no change
@@ -188,11 +261,14 @@ struct sim_worker {
     bool kept;
     uint64_t life;        /* number of processes started as this worker so far */
     int record;           /* index in history.rounds of the worker's round */
-    bool is_unreached;    /* true if it was dead when it was to be handed the node's round */
+    /* true if the process was dead when the node tried to send it the node's round */
+    bool is_unreached;
     int signal_sent, exit_code;
     /* index of the ended node whose workers no longer answer this worker, and index in
      * history.rounds of the round in which this happens */
     int missed_node, missed_in;
+    /* index in history.rounds of the round in which somebody kills this worker from outside */
+    int killed_in;
     int symptom_of; /* index of the node whose end made this worker fail; -1 if no node's end did */
     int64_t dies_at;      /* time of the process's death; CR_FOREVER if it is not known yet */
 
@@ -205,12 +281,13 @@ struct sim_worker {
     uint64_t steps, most_steps; /* steps made so far in this round, and the number of steps after
                                  * which the worker pauses */
     int64_t step_since;  /* time at which the current step began */
-    bool hangs, waits;   /* hangs: true if it makes no steps; waits: true if it is inside
+    bool hangs, waits;   /* hangs: true if the worker makes no steps; waits: true if it is inside
                           * crunrt_rejoin() */
     bool is_over;        /* true if the agent has told the worker that its round is over */
     uint64_t change;     /* id of the last change that the agent has announced to the worker; 0 if
                           * there is none in this round */
-    uint64_t agreed;     /* agreed step of that change; 0 if the worker does not know it yet */
+    /* agreed step of the change `change`; 0 if the worker does not know this step yet */
+    uint64_t agreed;
     int64_t stops_at;    /* time at which the worker will have made the agreed step */
 };
 
@@ -224,10 +301,13 @@ struct sim_node {
     bool cut[2]; /* by direction: true if bytes do not arrive before the cut ends */
     int inc; /* number of starts of this node's launcher so far */
     int64_t stalled_until, resumed_at;
-    int64_t offset, ppm, timer_at;
+    int64_t offset, ppm;
+    int64_t timer_at;  /* time of the queued EV_NODE_TIMER; CR_FOREVER if there is none */
+    int64_t timer_for; /* the node's deadline for which that event was queued; or CR_FOREVER */
     struct held held;
     struct conn *conn;
     struct host *aim;   /* the host to which the node connects */
+    bool avoids_relay;  /* true: the next try leads to the host, because a relay has not answered */
     uint64_t instance;  /* `instance` in the JOINs of this launcher */
     bool was_welcomed;  /* true once a coordinator has answered this launcher with WELCOME */
     struct member_session session;
@@ -235,6 +315,10 @@ struct sim_node {
     struct node node;
 
     uint32_t worker_count;
+    /* what this node's command line says of the job; the same on all nodes, except in schedules of
+     * the kind SETTINGS_DIFFER */
+    int min_nodes, max_nodes, max_restarts;
+    struct node_policy policies[WORKERS_MAX];
     struct sim_worker workers[WORKERS_MAX];
     bool stopping;         /* true from workers_stop() until all stopped processes are gone */
     uint64_t grace_gen;    /* number of calls of workers_stop() so far */
@@ -242,9 +326,10 @@ struct sim_node {
     int fate_worker; /* index of the worker that fails at fate_at; -1 if all workers succeed */
     int64_t step_limit;    /* the workers' step timeout in milliseconds; 0 if they have none */
 
-    int record;            /* index in history.rounds of the node's round; -1 before the first */
-    uint64_t round, incarnation; /* number of that round; and the incarnation of its run, 0 before
-                                  * the first round */
+    /* index in history.rounds of the node's round; -1 before its first round */
+    int record;
+    uint64_t round, incarnation; /* number of the node's round, and the incarnation of that round's
+                                  * run; incarnation is 0 before the node's first round */
     uint32_t group_rank, restarts_seen;
     uint64_t epoch_seen;
     uint32_t failures;     /* number of workers that failed in this round without a signal of the
@@ -256,8 +341,8 @@ struct sim_node {
                           * of its workers, the second one its launcher */
     bool failed_told, gave_notice;
     int64_t notice_until;
-    /* the step that the node has answered to the announced change; -1 if none of its workers counts
-     * steps; -2 if it has answered no change in this round */
+    /* number of steps in the node's answer to the announced change; -1 if none of its workers
+     * counts steps; -2 if the node has answered no change in this round */
     int64_t answer;
 };
 
@@ -269,9 +354,11 @@ struct round_record {
     int formed_by; /* id of the host that has formed the round */
     uint64_t epoch; /* epoch of the job at the host host_id when it formed or rebuilt the round */
     bool is_rebuilt;
+    uint64_t order; /* the round that a host has formed or rebuilt last has the largest order */
     uint64_t round;
     int64_t formed_at, superseded_at; /* superseded_at: time at which a newer round superseded this
                                        * one; CR_FOREVER if none has */
+    uint32_t min_nodes, max_nodes, max_restarts; /* settings of the job */
     uint32_t group, restart_count;
     uint16_t port;
     int node[NODES_MAX];             /* by group rank: index of the node; -1 until the round is sent
@@ -280,6 +367,7 @@ struct round_record {
                                         * is set to NULL */
     unsigned succeeded;              /* a bit for each group rank whose node has reported success */
     int64_t failed_at; /* time of the first failure of a worker; CR_FOREVER if none has failed */
+    bool is_final; /* true if a node has reported a failure that ends the job */
     bool failed_by_itself; /* true if a worker failed for another reason than the end of a node */
     unsigned symptoms_of;            /* a bit for each node whose end made a worker of another node
                                       * fail */
@@ -288,10 +376,13 @@ struct round_record {
 /* A node that was waiting at the moment when the coordinator formed a round. */
 struct candidate {
     int node, inc;
-    int64_t kept_rank; /* the node's group rank in the round before; -1: it was not in that round */
-    int64_t rank;      /* the node's group rank in the new round; -1: it is not in that round */
-    bool is_slowed;    /* true: its host is slowed or refused, so it must not be in the new round */
-    bool is_aside;     /* true: its host is set aside */
+    /* the node's group rank in the round before; -1 if it was not in that round */
+    int64_t kept_rank;
+    int64_t rank;      /* the node's group rank in the new round; -1 if it is not in that round */
+    /* true if the node's host is slowed and the node was not in the round before; such a node must
+     * not be in the new round */
+    bool is_slowed;
+    bool is_aside;     /* true if the node's host is set aside */
 };
 
 /* What the checks have recorded about one change. */
@@ -305,6 +396,7 @@ struct change_record {
 struct history {
     struct round_record rounds[ROUNDS_MAX];
     int round_count;
+    uint64_t orders; /* the largest order of a round so far */
     struct change_record changes[CHANGES_MAX];
     int change_count;
     uint32_t top_restarts; /* the largest count of restarts of any coordinator so far */
@@ -312,9 +404,46 @@ struct history {
     int candidate_count;
 };
 
+/* What is special in a schedule. The kind follows from the seed, and schedules of the kind PLAIN
+ * draw no numbers for the other kinds, so that the seeds which have found errors still stand for
+ * the same schedules. */
+enum schedule_kind {
+    PLAIN,
+    STATIC_RANKS,    /* each node's group rank is its node rank, and all nodes are needed */
+    SETTINGS_DIFFER, /* nodes are started with different values of --nnodes and --max-restarts */
+    PAIRS_ARE_CUT,   /* one kind of fault more: the network between one node and one host is cut */
+    FAILURES_END,    /* failures of some workers end the job: --on-failure=end */
+    RELAYS,          /* some nodes are behind relays, which are killed, stalled, cut off */
+    ONLY_CUTS,       /* three or four nodes with heirs; no process ends, the network fails often */
+};
+
+/* The trace of a schedule (trace.c): its file, and the state of each node after the last step that
+ * was written. */
+struct trace {
+    FILE *file; /* NULL = no trace is written */
+    bool is_on, is_over;
+    int first_record; /* index in history.rounds of the model's round 1 */
+    int record[NODES_MAX], inc[NODES_MAX];
+    int link[NODES_MAX]; /* index of the host to which the node is connected; -1 if there is none */
+    bool is_settled[NODES_MAX];
+    bool holds[HOSTS_MAX][NODES_MAX]; /* holds[h][n]: host h counts the ballot of node n as held */
+};
+
+/* A cut of the network between one node and one host, in both directions. Node and host reach all
+ * others. */
+struct pair_cut {
+    bool is_on;
+    int node;
+    struct host *host;
+    struct held held;
+};
+
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, unfit, takeovers, resets;
     uint64_t resumed, rebuilt, restarts; /* RESUMEs received; rounds rebuilt; restarts of a host */
+    uint64_t relayed, trunks_lost, holds; /* nodes that relays have attached; trunks that were reset
+                                           * or ended with a process; beats that came by a HOLD */
+    uint64_t pairs_cut, final; /* cuts of a pair; jobs that were ended by a failure that is final */
     uint64_t symptoms, charged, excused, refunded, killed, recalled, out_of_losses;
 };
 
@@ -322,13 +451,19 @@ struct world {
     uint64_t rng, seed;
     int64_t now;
     uint64_t seq;
-    struct event *heap;
+    struct queued *heap; /* the queue of events */
     size_t heap_len, heap_cap;
+    struct event *pool;  /* pool[i], for each i in the queue: the event */
+    uint32_t *free_places; /* the places in `pool` that no event in the queue has */
+    size_t free_count;
     struct conn *conns;
     struct host hosts[HOSTS_MAX];
+    struct pair_cut pair_cut;
     int leader;         /* index in `hosts` of the host to which nodes connect */
     int host_ids;
     struct sim_node nodes[NODES_MAX];
+    struct sim_relay relays[RELAYS_MAX];
+    struct trunk *trunks;
     struct history history;
     struct totals totals;
     /* true if two runs of the job exist: an heir leads the old run, and a launcher that was started
@@ -337,20 +472,23 @@ struct world {
     int events_now;     /* number of events at the time `now` so far */
     int64_t checked_at; /* time of the last check of the time limits */
     bool calm;          /* true once no more faults are injected */
-    /* true if the only faults are resets and short restarts of the host, which must stop no
-     * worker */
+    /* true if the only faults of the schedule are resets and short restarts of the host; these must
+     * stop no worker */
     bool only_resets;
-    int64_t last_reset; /* time of the last fault; with only_resets, a fault within two leases after
-                         * it is left out */
+    int64_t last_reset; /* time of the last fault; if only_resets is true, no further fault is
+                         * injected in the two leases after this time */
     bool verbose, failed;
-    uint8_t *states;    /* what states.c keeps; NULL = states are not counted */
+    struct trace trace;
+    uint8_t *states;    /* what states.c keeps; NULL if states are not counted */
 
     /* ---- the job ---- */
+    enum schedule_kind kind;
     int node_count, min_nodes, max_nodes, max_restarts;
     int host_with_node; /* index of the node that hosts the coordinator; -1 if no node does */
     bool heirs;   /* true if the coordinator runs in a node's process and the rounds have heirs */
-    bool elected; /* true if coordinators are elected; then one host can take over from the other */
-    int64_t wait_ms;    /* milliseconds that a node waits for a coordinator that is gone; -1: the
+    /* true if coordinators are elected, so that one host can take over from the other */
+    bool elected;
+    int64_t wait_ms;    /* milliseconds that a node waits for a coordinator that is gone; -1 for the
                          * default of member.h */
     bool skips_last_call; /* true if only the first round of a run has a last call */
     int64_t notice_ms;  /* milliseconds of notice before a change that lets a node join */
@@ -382,11 +520,16 @@ int64_t host_now(const struct host *h);
 
 void world_push(struct world *w, struct event e); /* queues the event, after the queued events of
                                                    * the same time */
+int64_t world_next_at(const struct world *w); /* time of the next event; CR_FOREVER if there is
+                                               * none */
 struct event world_pop(struct world *w);
 /* Call this before an event is handled. If the process to which the event happens is stalled or cut
  * off, this function keeps the event for world_release() and returns true. Otherwise it returns
  * false. */
 bool world_hold(struct world *w, struct event *e);
+/* Returns whether the network is cut between this node and this host, by a cut of only this
+ * pair. */
+bool world_pair_is_cut(const struct world *w, int node, const struct host *host);
 /* queues the kept events for the time `now` */
 void world_release(struct world *w, struct held *held);
 void world_clear(struct world *w);
@@ -405,6 +548,30 @@ void network_close(struct conn *c, enum direction dir);
  * reset at once. The other end learns of the reset when it sends. */
 void network_reset(struct conn *c, int sides);
 void network_clear(struct world *w);
+
+/* ---- relays.c ---- */
+
+void relays_draw(struct world *w);
+/* Returns the relay that this node tries next; NULL = it connects to the host itself. */
+struct sim_relay *relays_for(struct sim_node *n);
+void relays_start(struct sim_relay *r);
+void relays_die(struct sim_relay *r, bool silently);
+void relays_stall(struct sim_relay *r, int64_t until);
+void relays_resume(struct sim_relay *r);
+void relays_reset_trunk(struct sim_relay *r, int sides);
+/* Handle an event that happens to a relay, and one that happens to the host's end of a trunk. */
+void relays_happen(const struct event *e);
+void relays_happen_at_host(const struct event *e);
+/* Call this when a host dies. */
+void relays_host_dies(struct host *h, bool silently);
+/* If `m` answers a beat that the host handles for a HOLD of the relay, stores `m` in the trunk and
+ * returns true: the caller must not send `m`, because one BEAT_ACK answers the whole HOLD. */
+bool relays_keep(struct conn *c, const struct rdzv_message *m);
+/* Sends what the host has written into the session of a node behind a relay, and DETACH if the
+ * session is over. */
+void relays_flush(struct conn *c);
+void relays_after_event(struct host *h); /* sends what the host has written to its trunks */
+void relays_clear(struct world *w);
 
 /* ---- hosts.c ---- */
 
@@ -427,9 +594,11 @@ void host_depose(struct host *h);
 void host_abandon(struct host *h, const char *why);
 void host_close(struct host *h); /* call this when the hosting node ends */
 void host_stall(struct host *h, int64_t until);
+void host_stall_ends(struct host *h);
 bool host_serves(const struct conn *c); /* returns whether the host process to which `c` leads still
                                          * runs */
 void host_connected(struct conn *c);
+void host_mark(struct conn *c); /* call this when the session has written output, or has ended */
 void host_bytes(struct conn *c, const char *bytes, size_t len);
 void host_closed(struct conn *c, enum rendezvous_loss how);
 void host_restart(struct host *h); /* ends the host and starts it again later, as when a crun-agent
@@ -437,8 +606,8 @@ void host_restart(struct host *h); /* ends the host and starts it again later, a
 void host_timer(struct host *h);
 void host_session_timer(struct conn *c);
 void host_operate(struct host *h, int node, uint32_t kind);
-/* Call this with false when the election no longer confirms that the host leads, and with true when
- * the election confirms that again. */
+/* Gives the host the right to form rounds, or takes it away. Call this with false when the election
+ * no longer confirms that the host leads, and with true when the election confirms this again. */
 void host_may_form(struct host *h, bool may_form);
 /* sends what the host has written into its sessions during this event, and sets its timer */
 void host_after_event(struct host *h);
@@ -494,24 +663,54 @@ bool workers_any_alive(const struct sim_node *n);
 
 void faults_inject(struct world *w);
 
+/* ---- rest.c ---- */
+
+/* What must not change while a job is at rest: the newest connection, and how many rounds and
+ * changes there have been. `since` is the time since which the job has been at rest. */
+struct rest {
+    int64_t since;
+    const struct conn *newest;
+    int rounds, changes;
+};
+
+/* Call this every 200 ms after the last fault, each time with the same `rest`. Returns whether the
+ * job has been at rest for so long that the schedule may be cut short. */
+bool rest_is_reached(const struct world *w, struct rest *rest);
+
 /* ---- states.c ---- */
 
 /* Begins to count states. Returns 0 or -ENOMEM. */
 int states_begin(struct world *w);
-/* Call this after every event. */
+/* Counts the present state of the job. Call this after every event. */
 void states_note(struct world *w);
-/* Writes what was kept to the file `path`, for long.py. Returns 0 or a negative errno. */
+/* Writes what states.c has kept of the states to the file `path`, for long.py. Returns 0 or a
+ * negative errno. */
 int states_end(struct world *w, const char *path);
+
+/* ---- trace.c ---- */
+
+/* Writes the steps that the last event has made. Call this after every event. */
+void trace_note(struct world *w);
+/* Write the steps of the model that cannot be seen after an event. Call trace_serve() before a host
+ * begins to serve as an heir; trace_naming() before a host handles a message in which a node with a
+ * seat names its last round; trace_form() before a host forms a round of the nodes in
+ * history.candidates. trace_end() ends the trace at the end of a schedule. */
+void trace_serve(struct host *h);
+void trace_naming(const struct host *h, int node, uint64_t rounds_seen);
+void trace_form(const struct host *h);
+void trace_end(struct world *w);
 
 /* ---- checks.c ---- */
 
-/* Call this after every event. `touched` is the node to which the event happened, or NULL. */
+/* Checks the state of one node, and from time to time all time limits. Call this after every event.
+ * `touched` is the node to which the event happened, or NULL. */
 void check_step(struct world *w, struct sim_node *touched);
 void check_calm(struct world *w);
 void check_finished(struct world *w);
 
-/* Call these when the coordinator forms or sends a round, or handles a change. Call check_charge()
- * after every event of the coordinator. */
+/* Check and record what the coordinator does: it opens a store for a round, sends ROUND, has formed
+ * the round, or handles a message about a change. Call check_charge() after every event of the
+ * coordinator. */
 void check_store_opened(struct host *h, uint64_t round);
 void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_round *m);
 void check_round_formed(struct host *h);
@@ -520,17 +719,24 @@ void check_change_answered(struct host *h, const struct rdzv_change_answer *m);
 void check_change_set(struct host *h, const struct rdzv_change_at *m);
 /* Returns whether `record` is the index in history.rounds of this host's last round. */
 bool check_is_last_round(const struct host *h, int record);
+/* Returns whether the node that has sent RESUME on this connection was in the last round of the
+ * host. */
+bool check_resumes_last_round(const struct conn *c, const struct rdzv_resume *resume);
 void check_charge(struct host *h, const struct coordinator_view *before,
                   const struct coordinator_view *after, const struct rdzv_message *m);
-/* Call this when a node leaves, or when the coordinator counts the node as lost. */
+/* Call this when a node leaves, or when the coordinator counts the node as lost. If the node was in
+ * the last failed round, records that the failure need not be charged. */
 void check_node_gone(struct host *h, const struct conn *c);
 
-/* Call these when a node receives a stop, a round or the end of the job. */
+/* Returns whether a failure with this enum rendezvous_blame ends the job. */
+bool ends_the_job(uint32_t blame);
+
+/* Check what a node receives: a stop, a round, or the end of the job. */
 void check_stop_heard(struct sim_node *n, const char *why);
 void check_round_heard(struct sim_node *n, const struct rdzv_round *m);
 void check_end_heard(struct sim_node *n, int outcome);
 
-/* Call these when a node reports a failure or success, joins, or reports that it is ready. */
+/* Check what a node reports: a failure, a success, a JOIN, or that it is ready for a change. */
 void check_failure_told(struct sim_node *n);
 void check_success_told(struct sim_node *n);
 void check_join(struct sim_node *n);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rules/rules.h"
+#include "tests/lib/coordinator_clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -92,12 +93,7 @@ static void lose(struct peer *p) {
 }
 
 static void pass(int64_t ms) {
-    int64_t end = now + ms;
-    while (coordinator_deadline(c) <= end) {
-        if (coordinator_deadline(c) > now) now = coordinator_deadline(c);
-        coordinator_tick(c, now);
-    }
-    now = end;
+    coordinator_run_until(c, &now, now + ms);
 }
 
 static struct coordinator_view view(void) {
@@ -106,14 +102,16 @@ static struct coordinator_view view(void) {
     return v;
 }
 
-/* A worker of `p` fails, and all nodes of the round come back. */
+/* Reports a failed worker of `p`; then the nodes `others` join the next round, and after them
+ * `p`. */
 static void fail_and_return(struct peer *p, struct peer *others[], int count) {
     say(p, RDZV_FAILED);
     for (int i = 0; i < count; i++) say(others[i], RDZV_JOIN);
     say(p, RDZV_JOIN);
 }
 
-/* A node of `host` joins the running round of `a`, and is lost `life_ms` later. */
+/* Makes a node of `host` join: it gets into a new round together with `a`, and is lost `life_ms`
+ * later. */
 static void live_shortly(struct peer *a, const char *host, int64_t life_ms) {
     struct peer b = {0};
     join(&b, host);
@@ -141,8 +139,8 @@ START_TEST(a_refill_gives_restarts_back_and_the_count_goes_on) {
 }
 END_TEST
 
-/* A refunded restart must not be counted again when it is charged the next time, also after a
- * refill. */
+/* A refund does not make restart_count smaller. So the charge after a refund must not make
+ * restart_count larger, even if a refill came before the refund. */
 START_TEST(a_refund_after_a_refill_is_used_first) {
     struct budget b = {.max_restarts = 2, .refill_ms = 1000};
     budget_charge(&b);
@@ -323,7 +321,8 @@ START_TEST(the_next_round_waits_after_a_failure) {
 }
 END_TEST
 
-/* join_timeout must not end the wait of nodes that the coordinator itself lets wait. */
+/* While the coordinator lets nodes wait (here for a back-off), join_timeout must not end their
+ * wait. */
 START_TEST(a_long_back_off_times_nobody_out) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 9);
@@ -378,7 +377,7 @@ START_TEST(a_long_round_refills_the_budget) {
 }
 END_TEST
 
-/* The review's r18: a node that joins and dies again and again. */
+/* Host b flaps: three times in a row, a node of b joins and is lost soon. */
 START_TEST(a_node_that_flaps_is_slowed_and_then_refused) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
@@ -391,7 +390,8 @@ START_TEST(a_node_that_flaps_is_slowed_and_then_refused) {
     ck_assert_uint_eq(view().in_state[SEAT_ASIDE], 1);
     pass(4999);
     ck_assert_ptr_nonnull(strstr(b.why, "because nodes of this host were lost 3 times in a row"));
-    ck_assert_int_eq(a.stops, 6); /* one for each coming and each going so far */
+    /* two for each short life on b: one when the node joined, one when it was lost */
+    ck_assert_int_eq(a.stops, 6);
     pass(1);
     say(&a, RDZV_JOIN);
     ck_assert_int_eq(b.rounds, 1);
@@ -409,6 +409,32 @@ START_TEST(a_node_that_flaps_is_slowed_and_then_refused) {
     pass(300000);
     join(&b, "b");
     ck_assert_ptr_nonnull(b.seat);
+    coordinator_free(c);
+}
+END_TEST
+
+/* With fixed ranks, the next node of a host that flaps may join while the seat of the host's last
+ * node is still there. */
+START_TEST(a_node_that_queued_behind_a_short_life_is_slowed) {
+    struct peer a = {0}, b = {0}, next = {0};
+    setup(2, 2, 0);
+    defaults.flap_limit = 1;
+    defaults.fixed_ranks = 1;
+    defaults.node_rank = 0;
+    join(&a, "a");
+    defaults.node_rank = 1;
+    join(&b, "b");
+    ck_assert_int_eq(b.rounds, 1);
+    pass(500);
+    join(&next, "b");
+    ck_assert_uint_eq(view().in_state[SEAT_QUEUED], 1);
+    lose(&b);
+    ck_assert_uint_eq(view().in_state[SEAT_ASIDE], 1);
+    defaults.node_rank = 0;
+    say(&a, RDZV_JOIN);
+    ck_assert_int_eq(next.rounds, 0);
+    pass(5000);
+    ck_assert_int_eq(next.rounds, 1);
     coordinator_free(c);
 }
 END_TEST
@@ -462,6 +488,44 @@ START_TEST(a_node_that_leaves_with_notice_does_not_flap) {
 }
 END_TEST
 
+/* Resets the connection of `p`, a node that waits for a round, and makes the node join again. */
+static void join_anew(struct peer *p) {
+    coordinator_suspend(c, now, p->seat, "connection reset");
+    join(p, p->host);
+}
+
+START_TEST(a_waiting_node_that_loses_its_connection_does_not_flap) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 9);
+    defaults.aside_after = 0;
+    join(&a, "a");
+    join(&b, "b");
+    for (int i = 0; i < 9; i++) {
+        say(&a, RDZV_FAILED);
+        say(&b, RDZV_JOIN);
+        join_anew(&b);
+        say(&a, RDZV_JOIN);
+        ck_assert_int_eq(b.rounds, i + 2);
+    }
+    ck_assert_str_eq(warning, "");
+    coordinator_free(c);
+}
+END_TEST
+
+START_TEST(a_spare_that_loses_its_connection_does_not_flap) {
+    struct peer a = {0}, b = {0};
+    setup(1, 1, 9);
+    join(&a, "a");
+    join(&b, "b");
+    for (int i = 0; i < 9; i++) join_anew(&b);
+    ck_assert_uint_eq(view().in_state[SEAT_JOINED], 1);
+    lose(&a);
+    ck_assert_int_eq(b.rounds, 1);
+    ck_assert_str_eq(warning, "");
+    coordinator_free(c);
+}
+END_TEST
+
 START_TEST(a_spare_takes_the_place_of_a_host_where_failures_begin) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 2, 9);
@@ -494,6 +558,25 @@ START_TEST(a_host_set_aside_takes_part_if_it_is_needed) {
 }
 END_TEST
 
+/* A second node of a host that is set aside waits. When the first one is lost soon after it has
+ * joined, the host is slowed as well, so the second one waits although the job needs it. */
+START_TEST(a_host_set_aside_that_is_slowed_waits_although_it_is_needed) {
+    struct peer a = {0}, next = {0};
+    setup(1, 1, 9);
+    defaults.flap_limit = defaults.aside_after = 1;
+    join(&a, "b");
+    fail_and_return(&a, NULL, 0);
+    ck_assert_int_eq(a.rounds, 2);
+    join(&next, "b");
+    ck_assert_uint_eq(view().in_state[SEAT_ASIDE], 1);
+    lose(&a);
+    ck_assert_int_eq(next.rounds, 0);
+    pass(5000);
+    ck_assert_int_eq(next.rounds, 1);
+    coordinator_free(c);
+}
+END_TEST
+
 START_TEST(an_elastic_job_goes_on_without_a_host_set_aside) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 3, 9);
@@ -504,7 +587,7 @@ START_TEST(an_elastic_job_goes_on_without_a_host_set_aside) {
     ck_assert_int_eq(b.rounds, 3);
     ck_assert_int_eq(a.rounds, 4);
     ck_assert_uint_eq(a.round.group_world_size, 2);
-    /* the other node is lost, so the host is needed */
+    /* node d is lost, so the job needs the host that is set aside */
     lose(&d);
     say(&a, RDZV_JOIN);
     ck_assert_int_eq(b.rounds, 4);
@@ -550,11 +633,15 @@ static Suite *suite(void) {
     tcase_add_test(t, a_lost_node_is_no_reason_to_back_off);
     tcase_add_test(t, a_long_round_refills_the_budget);
     tcase_add_test(t, a_node_that_flaps_is_slowed_and_then_refused);
+    tcase_add_test(t, a_node_that_queued_behind_a_short_life_is_slowed);
     tcase_add_test(t, other_nodes_of_a_slowed_host_are_not_slowed);
     tcase_add_test(t, an_operator_admits_a_host);
     tcase_add_test(t, a_node_that_leaves_with_notice_does_not_flap);
+    tcase_add_test(t, a_waiting_node_that_loses_its_connection_does_not_flap);
+    tcase_add_test(t, a_spare_that_loses_its_connection_does_not_flap);
     tcase_add_test(t, a_spare_takes_the_place_of_a_host_where_failures_begin);
     tcase_add_test(t, a_host_set_aside_takes_part_if_it_is_needed);
+    tcase_add_test(t, a_host_set_aside_that_is_slowed_waits_although_it_is_needed);
     tcase_add_test(t, an_elastic_job_goes_on_without_a_host_set_aside);
     tcase_add_test(t, failures_that_others_excuse_set_no_host_aside);
     suite_add_tcase(s, t);

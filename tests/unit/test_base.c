@@ -13,6 +13,7 @@
 #include "base/time/waiting.h"
 #include "tests/lib/run_suite.h"
 
+#include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
 #include <stdio.h>
@@ -91,8 +92,9 @@ START_TEST(test_take_frames) {
 }
 END_TEST
 
-/* A frame handler that connects again: while it handles a frame of the old connection, it puts
- * bytes of the new connection into the buffer. These bytes must stay there. */
+/* A frame handler for a connection that is replaced while a frame is handled: the handler puts the
+ * first bytes of the new connection into the buffer. They must still be there when
+ * cr_buffer_take_frames() returns. */
 static int64_t take_and_reconnect(void *arg, const char *data, size_t len) {
     (void) data, (void) len;
     ck_assert_int_eq(cr_buffer_append(arg, "new", 3), 0);
@@ -188,6 +190,7 @@ START_TEST(test_networks) {
     }
     ck_assert_int_eq(cr_network_list_add_text(&l, " 5.6.7.8  nonsense fe80::1 "), 0);
     cr_network_list_sort(&l);
+    ck_assert_uint_eq(l.cap, l.count); /* 100,000 nodes are a list of 1.7 MB without spare items */
     ck_assert_uint_eq(l.count, 6); /* without the duplicates */
     ck_assert_uint_eq(l.wide, 3);
     ck_assert(has(&l, "10.255.0.1") && !has(&l, "11.0.0.0") && !has(&l, "9.255.255.255"));
@@ -210,6 +213,24 @@ START_TEST(test_addresses) {
     ck_assert_str_eq(text, "127.1.2.3");
     cr_ip_format(&far, text);
     ck_assert_str_eq(text, "2001:db8::1");
+}
+END_TEST
+
+START_TEST(test_parts_of_a_socket_address) {
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(80)};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(443),
+                               .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr local = {.sa_family = AF_UNIX};
+    struct cr_ip ip, v4 = ip_of("10.1.2.3"), v6 = ip_of("::1");
+    ck_assert_int_eq(inet_pton(AF_INET, "10.1.2.3", &in.sin_addr), 1);
+    ck_assert_uint_eq(cr_address_port((struct sockaddr *) &in), 80);
+    ck_assert(cr_address_ip((struct sockaddr *) &in, &ip) && cr_ip_is_v4(&ip));
+    ck_assert_mem_eq(&ip, &v4, sizeof(ip));
+    ck_assert_uint_eq(cr_address_port((struct sockaddr *) &in6), 443);
+    ck_assert(cr_address_ip((struct sockaddr *) &in6, &ip) && !cr_ip_is_v4(&ip));
+    ck_assert_mem_eq(&ip, &v6, sizeof(ip));
+    ck_assert_uint_eq(cr_address_port(&local), 0);
+    ck_assert(!cr_address_ip(&local, &ip));
 }
 END_TEST
 
@@ -304,8 +325,8 @@ START_TEST(test_suspension) {
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 60 * s_ns, mono + 60 * s_ns), 0);
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 90 * s_ns, mono + 61 * s_ns), 29000);
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 91 * s_ns, mono + 62 * s_ns), 0);
-    /* the clocks are read one after the other, here 50 ms apart: that is no suspension, and two
-     * such errors do not add up */
+    /* The clocks are read one after the other, here 50 ms apart. This difference is no suspension,
+     * and it is not added up over several readings. */
     const int64_t late = 50 * CR_NS_PER_MS;
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 91 * s_ns + late, mono + 62 * s_ns), 0);
     ck_assert_int_eq(cr_suspension_passed_ms(&s, boot + 92 * s_ns + late, mono + 63 * s_ns), 0);
@@ -334,6 +355,7 @@ int main(void) {
     tcase_add_test(t, test_port_range);
     tcase_add_test(t, test_networks);
     tcase_add_test(t, test_addresses);
+    tcase_add_test(t, test_parts_of_a_socket_address);
     tcase_add_test(t, test_memory_limit_of_cgroup_v2);
     tcase_add_test(t, test_memory_limit_of_cgroup_v1);
     tcase_add_test(t, test_clock);

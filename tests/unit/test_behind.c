@@ -1,8 +1,8 @@
-/* Tests how the rank for which others wait is found: the 64-bit words of a worker's page that say
- * which operation the worker is in (contract/progress.h), and the line that names the rank
- * (rendezvous/rules/behind.c). */
+/* Tests the search for the rank for which other ranks wait: the 64-bit words of a worker's page
+ * that say which operation the worker is in (contract/progress.h), and the line that names the rank
+ * (rendezvous/rules/behind.c). Tests the search for slow ranks (rendezvous/rules/slow.c), too. */
 #include "contract/progress.h"
-#include "rendezvous/rules/behind_internal.h"
+#include "rendezvous/rules/rules.h"
 #include "rendezvous/types.h"
 #include "tests/lib/run_suite.h"
 #include "worker_runtime/report/report.h"
@@ -249,6 +249,27 @@ START_TEST(numbers_that_no_node_should_send) {
 }
 END_TEST
 
+/* ---- ranks that are slow ---- */
+
+START_TEST(a_rank_is_slow_by_the_median) {
+    uint64_t median;
+    struct slow_entry few[] = {{7, 10}, {3, 4}, {1, 4}, {9, 11}, {2, 10}};
+    ck_assert_uint_eq(slow_find(few, 5, 50, &median), 2);
+    ck_assert_uint_eq(median, 10);
+    ck_assert_uint_eq(few[0].rank, 1);
+    ck_assert_uint_eq(few[1].rank, 3);
+    ck_assert_uint_eq(slow_find(few, 5, 40, &median), 0); /* 4 is not less than 40 % */
+    ck_assert_uint_eq(slow_find(few, 5, 0, &median), 0);
+    struct slow_entry two[] = {{0, 1}, {1, 100}};
+    ck_assert_uint_eq(slow_find(two, 2, 90, &median), 0);
+    ck_assert_uint_eq(slow_find(NULL, 0, 90, &median), 0);
+    struct slow_entry odd[] = {{0, UINT64_MAX}, {1, UINT64_MAX}, {2, 1}};
+    ck_assert_uint_eq(slow_find(odd, 3, 100, &median), 1);
+    struct slow_entry idle[] = {{0, 0}, {1, 0}, {2, 0}};
+    ck_assert_uint_eq(slow_find(idle, 3, 100, &median), 0); /* all stand still: nobody is slow */
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("behind");
     TCase *t = tcase_create("all");
@@ -269,6 +290,7 @@ int main(void) {
     tcase_add_test(t, operations_on_a_stream);
     tcase_add_test(t, many_ranks_are_counted);
     tcase_add_test(t, numbers_that_no_node_should_send);
+    tcase_add_test(t, a_rank_is_slow_by_the_median);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

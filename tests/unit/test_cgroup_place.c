@@ -5,7 +5,10 @@
 
 #include <check.h>
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Checks that the cgroup in the hierarchy of `controller` has the folder `want`. If want is NULL,
  * there must be none. */
@@ -40,8 +43,8 @@ END_TEST
 
 START_TEST(test_a_container_with_a_cgroup_namespace) {
     check_place("0::/\n", V2_AT("/", "/sys/fs/cgroup"), CR_CGROUP_V2, "/sys/fs/cgroup", false);
-    /* /sys/fs/cgroup was mounted outside of the namespace, so its root lies above that of the
-     * namespace ("/../.."), and the folder is only a guess */
+    /* /sys/fs/cgroup was mounted outside of the namespace, so the root of the mount lies above the
+     * root of the namespace ("/../.."), and the folder is only a guess */
     check_place("0::/\n", V2_AT("/../..", "/sys/fs/cgroup"), CR_CGROUP_V2, "/sys/fs/cgroup", true);
 }
 END_TEST
@@ -68,7 +71,8 @@ END_TEST
 START_TEST(test_a_hybrid_machine) {
     const char *cgroups = "9:name=systemd:/\n4:memory:/jobs/7\n1:cpu,cpuacct:/c\n0::/s\n";
     const char *mounts = V1_AT("/", "/sys/fs/cgroup/cpu,cpuacct", "cpu,cpuacct")
-        V1_AT("/", "/sys/fs/cgroup/memory", "memory") V2_AT("/", "/sys/fs/cgroup/unified");
+        V1_AT("/", "/sys/fs/cgroup/memory", "memory")
+        V2_AT("/", "/sys/fs/cgroup/unified");
     check_place(cgroups, mounts, CR_CGROUP_V2, "/sys/fs/cgroup/unified/s", false);
     check_place(cgroups, mounts, "memory", "/sys/fs/cgroup/memory/jobs/7", false);
     check_place(cgroups, mounts, "cpuacct", "/sys/fs/cgroup/cpu,cpuacct/c", false);
@@ -87,6 +91,29 @@ START_TEST(test_odd_texts) {
 }
 END_TEST
 
+START_TEST(test_lines_of_mountinfo_that_are_read) {
+    char path[] = "/tmp/test_cgroup_place_XXXXXX";
+    const char *cgroups =
+        V1_AT("/", "/sys/fs/cgroup/memory", "memory") V2_AT("/", "/sys/fs/cgroup");
+    struct cr_buffer out = {0};
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_gt(dprintf(fd,
+                             "22 27 0:21 / /proc rw - proc proc rw\n%s"
+                             "23 27 8:1 / /mnt/cgroup2 rw - ext4 /dev/cgroup rw\n",
+                             cgroups),
+                     0);
+    ck_assert_int_eq(cr_cgroup_read_mounts(path, &out), 0);
+    ck_assert_str_eq(out.data, cgroups);
+    ck_assert_uint_eq(out.len, strlen(cgroups));
+    cr_buffer_done(&out);
+    (void) unlink(path);
+    (void) close(fd);
+    ck_assert_int_eq(cr_cgroup_read_mounts(path, &out), -ENOENT);
+    cr_buffer_done(&out);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("cgroup_place");
     TCase *t = tcase_create("all");
@@ -95,6 +122,7 @@ int main(void) {
     tcase_add_test(t, test_a_container_with_the_namespace_of_the_host);
     tcase_add_test(t, test_a_hybrid_machine);
     tcase_add_test(t, test_odd_texts);
+    tcase_add_test(t, test_lines_of_mountinfo_that_are_read);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

@@ -78,7 +78,7 @@ START_TEST(test_a_step_for_another_change_is_ignored) {
     ck_assert(round_state_is_frozen(&s));
     receive_stop_at(2, 5, 0);
     ck_assert(!round_state_is_frozen(&s));
-    receive_change(3, 300); /* the new change replaces the last change and its agreed step */
+    receive_change(3, 300); /* the new change replaces the one before it and its agreed step */
     ck_assert(round_state_is_frozen(&s));
 }
 END_TEST

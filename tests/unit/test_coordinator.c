@@ -6,6 +6,7 @@
 #include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/rules/budget_internal.h"
+#include "tests/lib/coordinator_clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -26,6 +27,7 @@ struct peer {
     char why[RDZV_TEXT_MAX], differs[RDZV_TEXT_MAX];
     int changes, sets, notices, dumps, inspections, findings;
     uint64_t inquiry; /* the last ASK_PROGRESS */
+    int rank_asks;
     struct rdzv_change change;
     struct rdzv_change_at at;
     struct rdzv_ask_notice notice;
@@ -58,6 +60,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_ASK_NOTICE) p->notices++, p->notice = m->ask_notice;
     if (m->type == RDZV_ASK_DUMP) p->dumps++;
     if (m->type == RDZV_ASK_PROGRESS) p->inquiry = m->ask_progress.inquiry;
+    if (m->type == RDZV_ASK_RANKS) p->rank_asks++;
     if (m->type == RDZV_BEHIND) p->findings++, why = m->behind.what;
     if (m->type == RDZV_ASK_INSPECT) p->inspections += (int) m->ask_inspect.id;
     if (m->type == RDZV_WAITING) p->waitings++, p->waiting = m->waiting, why = m->waiting.what;
@@ -140,14 +143,8 @@ static void lose(struct peer *p) {
     p->seat = NULL;
 }
 
-/* Advances the virtual clock and calls coordinator_tick() at each deadline of the coordinator. */
 static void pass(int64_t ms) {
-    int64_t end = now + ms;
-    while (coordinator_deadline(c) <= end) {
-        if (coordinator_deadline(c) > now) now = coordinator_deadline(c);
-        coordinator_tick(c, now);
-    }
-    now = end;
+    coordinator_run_until(c, &now, now + ms);
 }
 
 static void beat(struct peer *p) { say(p, RDZV_BEAT, 0); }
@@ -276,8 +273,8 @@ START_TEST(a_failure_stops_the_others_and_costs_one_restart) {
 }
 END_TEST
 
-/* A failure with --on-failure=end ends the job although a restart is left; also if it comes second,
- * after a failure that would only have cost a restart. */
+/* Sends FAILED for a worker with --on-failure=end. Such a failure ends the job although a restart
+ * is left, even if another failure, which costs only a restart, was reported before it. */
 static void say_final(struct peer *p, uint64_t round) {
     struct rdzv_message m = {.type = RDZV_FAILED};
     m.failed = (struct rdzv_failed){
@@ -462,8 +459,8 @@ START_TEST(a_beat_from_before_the_stop_is_no_sign_of_life) {
 }
 END_TEST
 
-/* A worker of b fails in the first round. The connection of b is reset before ROUND of the second
- * round arrives. */
+/* Brings b to this state: its worker has failed in the first round, and its connection was reset
+ * before the ROUND of the second round arrived. */
 static void miss_second_round(struct peer *a, struct peer *b, struct rdzv_join *j) {
     setup(2, 2, 2);
     join(a, "a");
@@ -481,17 +478,13 @@ static void miss_second_round(struct peer *a, struct peer *b, struct rdzv_join *
 
 static void resume_failed(struct peer *b, const struct rdzv_join *j) {
     struct rdzv_resume r = {.part = RDZV_PART_FAILED, .what = "exit code 7", .world_size = 2};
-#define F(type, name) r.name = j->name;
-#define V(since)
-    RDZV_JOIN_FIELDS(F, V)
-#undef V
-#undef F
+    rdzv_resume_of_join(j, &r);
     b->seat = coordinator_resume(c, now, b, &r);
     ck_assert_ptr_nonnull(b->seat);
 }
 
-/* The second round has failed, too, when b reports the failure of the first one. b is not lost, so
- * it excuses nothing: the second failure is charged. */
+/* When b reports the failure of the first round, the second round has failed as well. Node b is not
+ * lost, so it does not excuse the failure of the second round, which is charged. */
 START_TEST(a_failed_node_that_misses_a_failed_round_excuses_nothing) {
     struct peer a = {0}, b = {0};
     struct rdzv_join j;
@@ -521,12 +514,46 @@ START_TEST(a_failed_node_that_misses_the_next_round_gets_it_again) {
 }
 END_TEST
 
-static void say_killed(struct peer *p, uint64_t round) {
+static void say_signalled(struct peer *p, uint64_t round, enum rendezvous_blame blame) {
     struct rdzv_message m = {.type = RDZV_FAILED};
-    m.failed = (struct rdzv_failed){
-        .round = round, .what = "rank 5: signal 15", .blame = RENDEZVOUS_KILLED};
+    m.failed = (struct rdzv_failed){.round = round, .what = "rank 5: signal 15", .blame = blame};
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
 }
+
+static void say_killed(struct peer *p, uint64_t round) {
+    say_signalled(p, round, RENDEZVOUS_KILLED);
+}
+
+/* A worker of node b, with --on-failure=end, is killed by a signal. Node b may be about to end, so
+ * the coordinator waits for it. Node b leaves, so the failure does not end the job. */
+START_TEST(a_final_failure_waits_for_the_node_of_a_killed_worker) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 3);
+    defaults.last_call_timeout_ms = 100;
+    join(&a, "a"), join(&b, "b");
+    say_signalled(&b, 0, RENDEZVOUS_FINAL_KILLED);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(150);
+    ck_assert_int_eq(a.ends, 0);
+    say(&b, RDZV_LEAVE, 0);
+    lose(&b);
+    pass(100);
+    ck_assert_uint_eq(a.round.round, 1);
+    ck_assert_uint_eq(a.round.restart_count, 0);
+}
+END_TEST
+
+START_TEST(a_final_failure_ends_the_job_if_the_node_stays) {
+    struct peer a = {0}, b = {0};
+    setup(1, 2, 3);
+    join(&a, "a"), join(&b, "b");
+    say_signalled(&b, 0, RENDEZVOUS_FINAL_KILLED);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0);
+    pass(200);
+    ck_assert_int_eq(a.ends, 1);
+    ck_assert_uint_eq(a.outcome, RENDEZVOUS_FAILED);
+}
+END_TEST
 
 /* All processes of node b get SIGTERM. The worker ends first, so b reports a killed worker; node b
  * itself leaves 150 ms later. */
@@ -565,7 +592,7 @@ START_TEST(a_killed_worker_whose_node_stays_ends_the_job_soon) {
 END_TEST
 
 /* The coordinator was stopped (SIGSTOP) for 5 s. After SIGCONT its timer runs before b's LEAVE is
- * read, so it must wait once more before it ends the job. */
+ * read, so the coordinator must wait once more before it ends the job. */
 START_TEST(a_coordinator_that_was_stopped_waits_again_for_a_killed_node) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 0);
@@ -580,9 +607,9 @@ START_TEST(a_coordinator_that_was_stopped_waits_again_for_a_killed_node) {
 }
 END_TEST
 
-/* A restart is left, so the next round forms at once after a killed worker, and is charged. When b
- * leaves later, the restart is given back to the budget. The restart count in a round must not
- * become smaller. */
+/* A worker of b is killed by a signal, and a restart is left. So the next round forms at once, and
+ * a restart is charged. When b leaves later, this restart goes back to the budget, but
+ * restart_count must not become smaller from one round to the next. */
 START_TEST(a_restart_is_refunded_when_the_killed_node_leaves) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 1);
@@ -653,9 +680,9 @@ START_TEST(a_node_that_leaves_a_lease_after_the_failure_excuses_nothing) {
 }
 END_TEST
 
-/* Node d has left before it heard of b's failure, but the coordinator's process has stood still,
- * and reads LEAVE more than one lease after FAILED. Before that, d has sent no sign that it knows
- * of the failure. So d's end may have caused the failure, which costs nothing. */
+/* Node d leaves before it has heard of b's failure. The coordinator's process has stood still, so
+ * it reads d's LEAVE more than one lease after b's FAILED. No message of d has shown that d knows
+ * of the failure, so d's end may have caused it. So the failure costs no restart. */
 START_TEST(a_leave_that_is_read_late_excuses_a_failure_that_its_node_has_not_heard_of) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(2, 3, 5);
@@ -701,6 +728,25 @@ START_TEST(a_node_that_succeeded_is_stopped_with_the_others) {
     say(&a, RDZV_JOIN, 0);
     say(&b, RDZV_JOIN, 0);
     ck_assert_int_eq(a.rounds + b.rounds, 4);
+}
+END_TEST
+
+/* A node reports success in an older round. crun's own nodes never do this, because messages arrive
+ * in order. A node that sends a wrong number must not end the job of the others. */
+START_TEST(success_in_an_older_round_does_not_count) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    join(&a, "a");
+    join(&b, "b");
+    say(&a, RDZV_FAILED, 0);
+    say(&a, RDZV_JOIN, 0);
+    say(&b, RDZV_JOIN, 0);
+    say(&a, RDZV_SUCCEEDED, 0);
+    say(&b, RDZV_SUCCEEDED, 0);
+    ck_assert_int_eq(a.ends + b.ends, 0);
+    say(&a, RDZV_SUCCEEDED, 1);
+    say(&b, RDZV_SUCCEEDED, 1);
+    ck_assert_int_eq(a.ends + b.ends, 2);
 }
 END_TEST
 
@@ -792,7 +838,8 @@ START_TEST(waiting_nodes_are_told_why_at_growing_intervals) {
     ck_assert_int_eq(b.waitings, 0);
     ck_assert_int_eq(a.waiting.waited_ms, 5000);
     ck_assert_int_eq(a.waiting.left_ms, 595000);
-    ck_assert_str_eq(a.why, "for more nodes: 2 of 3 are here: a, b");
+    ck_assert_str_eq(a.why, "for more nodes: 2 of 3 are here: a, b; "
+                            "start the others with the same endpoint and --rdzv-id");
     wait_with_beats(4000, all);
     ck_assert_int_eq(b.waitings, 1);
     wait_with_beats(126000, all); /* a has waited 135 s: 5, 15, 35, 75, 135 */
@@ -843,7 +890,8 @@ START_TEST(missing_node_ranks_are_named) {
     join(&a, "a");
     wait_with_beats(5000, all);
     ck_assert_str_eq(a.why, "for more nodes: 1 of 20 are here: a (node rank 2); "
-                            "missing: node rank 0, 1, 3, 4, 5, 6, 7, 8, …");
+                            "missing: node rank 0, 1, 3, 4, 5, 6, 7, 8, …; "
+                            "start the others with the same endpoint and --rdzv-id");
 }
 END_TEST
 
@@ -1083,7 +1131,8 @@ START_TEST(a_silent_node_is_lost_after_the_lease_and_a_second_look) {
     beat(&a);
     pass(4999);
     ck_assert_int_eq(b.hung_up, 0);
-    pass(1); /* b's lease is over: b is suspected; it is lost if it stays silent for 2 s more */
+    /* b's lease is over: b is suspected, and counts as lost if it stays silent for 2 s more */
+    pass(1);
     ck_assert_int_eq(b.hung_up, 0);
     beat(&a);
     pass(2000);
@@ -1147,7 +1196,7 @@ START_TEST(a_leaving_node_is_waited_for_until_it_hangs_up) {
 END_TEST
 
 /* A third node joins and leaves again and again. It has no workers that would have to be stopped,
- * so the others wait no longer for it than join_timeout. */
+ * so the other nodes must not wait longer for it than join_timeout. */
 START_TEST(a_node_that_comes_and_goes_does_not_prolong_the_wait_of_others) {
     struct peer a = {0}, b = {0}, x = {0};
     setup(4, 4, 0);
@@ -1370,7 +1419,7 @@ START_TEST(the_view_shows_phase_seats_and_counts) {
     say(&a, RDZV_FAILED, 0);
     say(&b, RDZV_JOIN, 0);
     coordinator_look(c, &v);
-    /* Node a still stops its workers; the coordinator waits for a's JOIN. */
+    /* Node a is still stopping its workers, so the coordinator waits for a's JOIN. */
     ck_assert_uint_eq(v.awaited, 1);
 }
 END_TEST
@@ -1395,7 +1444,7 @@ START_TEST(other_settings_and_programs_are_named) {
     ck_assert_ptr_nonnull(strstr(last_warning, "; no more nodes are compared"));
     last_warning[0] = '\0';
     join(&many, "m");
-    ck_assert_str_eq(last_warning, ""); /* nothing is logged, but the node gets the difference */
+    ck_assert_str_eq(last_warning, ""); /* no log line, but the node is sent the differences */
     ck_assert_ptr_nonnull(strstr(many.differs, "join_timeout"));
 }
 END_TEST
@@ -1424,7 +1473,8 @@ START_TEST(a_new_coordinator_goes_on_where_the_nodes_were) {
     join_as(&a, &j);
     j.host = "b", j.instance = 2, j.rounds_seen = 6, j.restarts_seen = 1, j.last_rank = 0;
     join_as(&b, &j);
-    /* no round yet: until their leases are over, other nodes of round 6 can have running workers */
+    /* no round yet: other nodes of round 6 can have running workers until the leases of those nodes
+     * are over */
     ck_assert_int_eq(a.rounds, 0);
     pass_with_beats(17000, &a, &b);
     ck_assert_uint_eq(a.round.round, 7);
@@ -1483,7 +1533,8 @@ END_TEST
 START_TEST(a_new_coordinator_takes_over_the_run_of_its_nodes) {
     struct peer fresh = {0}, a = {0}, again = {0};
     setup(2, 2, 5);
-    join(&fresh, "new"); /* the coordinator draws incarnation 101; 9, from node a, replaces it */
+    /* the coordinator draws incarnation 101, which incarnation 9 of node a replaces below */
+    join(&fresh, "new");
     struct rdzv_join j = remember("a", 77, 9, 30, 3);
     join_as(&a, &j);
     pass_with_beats(17000, &a, &fresh);
@@ -1580,8 +1631,25 @@ START_TEST(memories_of_no_possible_job_are_refused) {
     join_as(&far, &j);
     ck_assert_int_eq(far.refused, 1);
     j.instance = 1, j.connection = 1, j.restarts_seen = 5, j.rounds_seen = b.round.round + 1;
-    join_as(&a, &j); /* accepted: this coordinator has counted 5 restarts itself */
+    join_as(&a, &j); /* accepted: 5 restarts are not more than the job's limit */
     ck_assert_uint_eq(a.round.round, (UINT64_C(1) << 32) + 1);
+}
+END_TEST
+
+/* A node of a later run makes the coordinator send the only node of an earlier run away. The later
+ * run begins with this node, so the limits of the run are those of this node's JOIN. */
+START_TEST(memories_are_checked_against_the_settings_that_count) {
+    struct peer a = {0}, later = {0};
+    setup(2, 2, 5);
+    struct rdzv_join j = defaults;
+    j.host = "a", j.instance = 1, j.incarnation = 101, j.max_restarts = 5;
+    join_as(&a, &j);
+    j.host = "b", j.instance = 2, j.incarnation = 102, j.max_restarts = 1;
+    j.rounds_seen = j.restarts_seen = 5;
+    join_as(&later, &j);
+    ck_assert_str_eq(later.why, "cannot join after 5 restarts: the job has at most 1; give every "
+                                "node the same --max-restarts");
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY);
 }
 END_TEST
 
@@ -1643,7 +1711,7 @@ START_TEST(a_store_that_cannot_open_ends_the_job) {
 END_TEST
 
 /* Brings the coordinator to this state: nodes a and b run in a job of two or three nodes. If a
- * third node joins, running workers get 10 s (change_notice_ms) before the round of that node. */
+ * third node joins, running workers get 10 s (change_notice_ms) before the next round begins. */
 static void run_two(struct peer *a, struct peer *b) {
     setup(2, 3, 0);
     defaults.change_notice_ms = 10000;
@@ -1707,6 +1775,21 @@ START_TEST(a_node_without_counted_steps_is_not_waited_for) {
     ck_assert_int_eq(a.sets, 0);
     ck_assert_uint_eq(b.at.step, 8);
     ready(&b);
+    ck_assert_int_eq(a.stops + b.stops, 2);
+}
+END_TEST
+
+START_TEST(all_nodes_are_waited_for_if_the_agreed_step_is_the_first) {
+    struct peer a = {0}, b = {0}, d = {0};
+    run_two(&a, &b);
+    join(&d, "d");
+    answer(&a, -1, 0); /* no worker of a has connected yet */
+    answer(&b, 0, 0);
+    ck_assert_int_eq(a.sets + b.sets, 2);
+    ck_assert_uint_eq(a.at.step, 1);
+    ready(&b);
+    ck_assert_int_eq(a.stops, 0);
+    ready(&a);
     ck_assert_int_eq(a.stops + b.stops, 2);
 }
 END_TEST
@@ -1953,7 +2036,7 @@ START_TEST(without_the_right_a_round_goes_on_and_none_begins) {
     join(&a, "a");
     join(&b, "b");
     ck_assert_int_eq(a.rounds, 1);
-    coordinator_may_form(c, now, false);
+    coordinator_may_form(c, now, 0);
     for (int i = 0; i < 20; i++) {
         pass(5000);
         beat(&a);
@@ -1968,15 +2051,49 @@ START_TEST(without_the_right_a_round_goes_on_and_none_begins) {
     ck_assert(is_held());
     pass(1000);
     ck_assert_int_eq(a.rounds, 1);
-    coordinator_may_form(c, now, true);
+    coordinator_may_form(c, now, CR_FOREVER);
     ck_assert(!is_held());
     ck_assert_int_eq(a.rounds + b.rounds, 4);
     ck_assert_uint_eq(a.round.restart_count, 1);
 }
 END_TEST
 
-/* The coordinator has lost its right to form rounds, so another coordinator can be elected. The
- * other one waits for one lease; by then the workers of this one must be gone. */
+/* The process of the coordinator stands still until its right to form rounds has ended, so another
+ * coordinator may be elected meanwhile. The first event after the standstill is a JOIN, which comes
+ * before the election notices that the right has ended. */
+START_TEST(after_a_standstill_no_round_forms_by_a_right_that_has_ended) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    coordinator_may_form(c, now, now + 1000);
+    join(&a, "a");
+    now += 1000;
+    join(&b, "b");
+    ck_assert(is_held());
+    ck_assert_int_eq(a.rounds + b.rounds, 0);
+    coordinator_may_form(c, now, now + 1000);
+    ck_assert_int_eq(a.rounds + b.rounds, 2);
+}
+END_TEST
+
+/* The process of the coordinator stands still until its right to form rounds has ended. The first
+ * event after that is the loss of a node. Another coordinator may be elected by then, so STOP
+ * must give the workers at most one lease. */
+START_TEST(after_a_standstill_workers_get_one_lease_to_stop) {
+    struct peer a = {0}, b = {0};
+    setup(2, 2, 1);
+    coordinator_may_form(c, now, now + 1000);
+    join(&a, "a");
+    join(&b, "b");
+    now += 1000;
+    lose(&a);
+    ck_assert_int_eq(b.stops, 1);
+    ck_assert_int_eq(b.stop_limit, 15000);
+}
+END_TEST
+
+/* The coordinator has lost its right to form rounds, so another coordinator can be elected. A new
+ * coordinator waits for one lease before it forms a round, so STOP must give the workers of the old
+ * round at most one lease. */
 START_TEST(without_the_right_workers_get_one_lease_to_stop) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 2);
@@ -1986,15 +2103,15 @@ START_TEST(without_the_right_workers_get_one_lease_to_stop) {
     ck_assert_int_eq(b.stop_limit, 0);
     say(&a, RDZV_JOIN, 0);
     say(&b, RDZV_JOIN, 0);
-    coordinator_may_form(c, now, false);
+    coordinator_may_form(c, now, 0);
     say(&a, RDZV_FAILED, 1);
     ck_assert_int_eq(b.stops, 2);
     ck_assert_int_eq(b.stop_limit, 15000);
     ck_assert_int_eq(a.stop_limit, 15000); /* also the node whose worker has failed */
-    coordinator_may_form(c, now, true);
+    coordinator_may_form(c, now, CR_FOREVER);
     say(&a, RDZV_JOIN, 0);
     say(&b, RDZV_JOIN, 0);
-    coordinator_may_form(c, now, false);
+    coordinator_may_form(c, now, 0);
     a.stop_limit = b.stop_limit = 0;
     say(&a, RDZV_LEAVE, 0);
     ck_assert_int_eq(b.stop_limit, 15000);
@@ -2014,7 +2131,8 @@ START_TEST(who_follows_another_waits_for_its_round) {
         beat(&b);
     }
     ck_assert_int_eq(a.rounds, 0);
-    pass(1000); /* 34 s have passed: more than twice 9/8 of the lease of 15 s */
+    /* 34 s have passed: more than two leases of 15 s each, on clocks that differ by up to 1/8 */
+    pass(1000);
     ck_assert_int_eq(a.rounds, 1);
     say(&a, RDZV_FAILED, 0); /* the coordinator waits before its first round only */
     say(&a, RDZV_JOIN, 0);
@@ -2030,23 +2148,23 @@ START_TEST(without_the_right_no_node_is_let_in) {
     join(&a, "a");
     pass(1);
     ck_assert_int_eq(a.rounds, 1);
-    coordinator_may_form(c, now, false);
+    coordinator_may_form(c, now, 0);
     join(&b, "b");
     pass(4000);
     ck_assert_int_eq(a.stops, 0);
-    coordinator_may_form(c, now, true);
+    coordinator_may_form(c, now, CR_FOREVER);
     ck_assert_int_eq(a.stops, 1);
 }
 END_TEST
 
-/* A coordinator that stands by closes all connections, so its nodes are lost. This loss must not
- * excuse a failure that came before. */
+/* A coordinator that stands by closes all connections, so its nodes are lost. The loss of these
+ * nodes must not excuse a failure that was reported before it. */
 START_TEST(who_stands_by_remembers_the_restart) {
     struct peer a = {0}, b = {0};
     setup(2, 2, 2);
     join(&a, "a");
     join(&b, "b");
-    coordinator_may_form(c, now, false);
+    coordinator_may_form(c, now, 0);
     say(&a, RDZV_FAILED, 0);
     say(&a, RDZV_JOIN, 0);
     say(&b, RDZV_JOIN, 0);
@@ -2055,7 +2173,7 @@ START_TEST(who_stands_by_remembers_the_restart) {
     lose(&a);
     lose(&b);
     pass(60000);
-    coordinator_may_form(c, now, true);
+    coordinator_may_form(c, now, CR_FOREVER);
     join(&a, "a");
     join(&b, "b");
     ck_assert_int_eq(a.rounds, 2);
@@ -2119,6 +2237,114 @@ START_TEST(an_inquiry_names_the_rank_that_is_behind) {
 }
 END_TEST
 
+/* The node of `p`, whose first rank is `first`, says how many steps its two workers have made. */
+static void tell_steps(struct peer *p, uint32_t first, uint64_t one, uint64_t two) {
+    struct rdzv_message m = {.type = RDZV_RANK};
+    for (uint32_t i = 0; i < 2; i++) {
+        m.rank = (struct rdzv_rank){.round = p->round.round, .rank = first + i, .local_rank = i,
+                                    .state = "running", .kernel_state = "S", .last_line = "",
+                                    .steps = i == 0 ? one : two};
+        ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
+    }
+}
+
+/* Starts a round of two nodes with four ranks, in a job that has the rule about slow ranks, with
+ * windows of 10 s. After each window the nodes say how many steps their workers have made, and 1 s
+ * later the coordinator has compared these numbers. */
+static void run_with_rule(struct peer *a, struct peer *b, uint32_t min_nodes, int64_t notice_ms) {
+    setup(min_nodes, 2, 0);
+    defaults.last_call_timeout_ms = 1000;
+    defaults.slow_percent = 50;
+    defaults.slow_ms = 10000;
+    defaults.slow_notice_ms = notice_ms;
+    join(a, "a");
+    join(b, "b");
+    ck_assert_int_eq(a->rounds + b->rounds, 2);
+}
+
+static void window(struct peer *a, struct peer *b, uint64_t a_steps, uint64_t b0, uint64_t b1) {
+    struct peer *const all[] = {a, b, NULL};
+    int asked = a->rank_asks;
+    while (a->rank_asks == asked) wait_with_beats(1000, all);
+    tell_steps(a, 0, a_steps, a_steps);
+    tell_steps(b, 2, b0, b1);
+    wait_with_beats(1000, all);
+}
+
+START_TEST(a_slow_rank_is_named_and_its_node_gets_notice) {
+    struct peer a = {0}, b = {0};
+    struct coordinator_view v;
+    run_with_rule(&a, &b, 1, 30000);
+    window(&a, &b, 100, 10, 100); /* the first window only notes the steps, whatever they are */
+    coordinator_look(c, &v);
+    ck_assert_str_eq(v.slow, "");
+    window(&a, &b, 200, 59, 200); /* 49 steps, the others 100 */
+    coordinator_look(c, &v);
+    ck_assert_str_eq(v.slow, "rank 2 on b (4.90): less than 50 % of the steps a second of the "
+                             "median rank (10.00)");
+    ck_assert_ptr_nonnull(strstr(last_warning, "slow: rank 2 on b (4.90)"));
+    ck_assert_int_eq(a.notices, 0);
+    ck_assert_int_eq(b.notices, 1);
+    ck_assert_int_eq(b.notice.left_ms, 30000);
+    window(&a, &b, 300, 109, 300); /* 50 steps are enough */
+    coordinator_look(c, &v);
+    ck_assert_str_eq(v.slow, "");
+}
+END_TEST
+
+START_TEST(without_a_notice_a_slow_rank_is_only_named) {
+    struct peer a = {0}, b = {0};
+    struct coordinator_view v;
+    run_with_rule(&a, &b, 1, 0);
+    window(&a, &b, 100, 100, 0); /* rank 3 counts no steps, so it is not compared */
+    window(&a, &b, 200, 101, 0);
+    coordinator_look(c, &v);
+    ck_assert_ptr_nonnull(strstr(v.slow, "rank 2 on b (0.10)"));
+    ck_assert_ptr_null(strstr(v.slow, "rank 3"));
+    ck_assert_int_eq(a.notices + b.notices, 0);
+}
+END_TEST
+
+START_TEST(a_slow_node_that_the_job_needs_gets_no_notice) {
+    struct peer a = {0}, b = {0};
+    run_with_rule(&a, &b, 2, 30000);
+    window(&a, &b, 100, 100, 100);
+    window(&a, &b, 200, 101, 200);
+    ck_assert_ptr_nonnull(strstr(last_warning, "slow: rank 2 on b"));
+    ck_assert_int_eq(a.notices + b.notices, 0);
+}
+END_TEST
+
+static int ranks_seen;
+static void count_rank(void *arg, const struct rank_view *r) {
+    (void) arg;
+    if (strcmp(r->host, "b") == 0 && r->rank.rank == 3 && r->rank.steps == 7) ranks_seen++;
+}
+
+START_TEST(nodes_are_asked_while_somebody_looks) {
+    struct peer a = {0}, b = {0};
+    struct peer *const all[] = {&a, &b, NULL};
+    run_two(&a, &b);
+    wait_with_beats(60000, all);
+    ck_assert_int_eq(a.rank_asks, 0);
+    coordinator_watch_ranks(c, now);
+    wait_with_beats(1000, all);
+    ck_assert_int_ge(b.rank_asks, 1);
+    tell_steps(&b, 2, 6, 7);
+    tell_steps(&b, 5, 7, 7); /* these ranks are not b's */
+    ranks_seen = 0;
+    coordinator_visit_ranks(c, now, count_rank, NULL);
+    ck_assert_int_eq(ranks_seen, 1);
+    wait_with_beats(20000, all); /* b has not answered for so long that it is not shown */
+    coordinator_visit_ranks(c, now, count_rank, NULL);
+    ck_assert_int_eq(ranks_seen, 1);
+    wait_with_beats(50000, all); /* nobody has looked for a minute */
+    int asked = b.rank_asks;
+    wait_with_beats(60000, all);
+    ck_assert_int_eq(b.rank_asks, asked);
+}
+END_TEST
+
 START_TEST(an_inquiry_does_not_wait_for_a_node_that_is_silent) {
     struct peer a = {0}, b = {0};
     run_two(&a, &b);
@@ -2137,8 +2363,8 @@ START_TEST(an_inquiry_does_not_wait_for_a_node_that_is_silent) {
 END_TEST
 
 /* Adds seats to the table and removes seats from it at random, and compares the table with an
- * array. There are few keys, so that several seats have equal keys and entries lie close together.
- */
+ * array. It uses few keys, so that several seats have equal keys and their slots in the table are
+ * neighbours. */
 START_TEST(the_table_finds_a_seat_whatever_was_removed) {
     enum { SEATS = 400, KEYS = 64 };
     struct seat_table table = {0};
@@ -2164,12 +2390,42 @@ START_TEST(the_table_finds_a_seat_whatever_was_removed) {
 }
 END_TEST
 
+static void join_with_gateway(struct peer *p, uint64_t instance, bool has_gateway) {
+    struct rdzv_join j = defaults;
+    j.host = j.addr = "n1";
+    j.instance = instance;
+    j.store_gateway = has_gateway;
+    join_as(p, &j);
+}
+
+START_TEST(all_nodes_have_gateways_or_none) {
+    static const char *const why[] = {
+        "cannot join with --store-gateway, because the job was started without it: give it to all "
+        "nodes, or to none",
+        "cannot join without --store-gateway, because the job was started with it: give it to all "
+        "nodes, or to none"};
+    struct peer first = {0}, other = {0}, second = {0};
+    bool job_has_it = _i == 1;
+    setup(2, 2, 0);
+    join_with_gateway(&first, 851, job_has_it);
+    join_with_gateway(&other, 852, !job_has_it);
+    ck_assert_int_eq(other.refused, 1);
+    ck_assert_str_eq(other.why, why[_i]);
+    ck_assert_ptr_nonnull(strstr(last_warning, "node 'n1'"));
+    ck_assert_int_eq(first.rounds, 0);
+    join_with_gateway(&second, 853, job_has_it);
+    ck_assert_int_eq(first.rounds, 1);
+    ck_assert_int_eq(second.rounds, 1);
+}
+END_TEST
+
 static void teardown(void) {
     coordinator_free(c);
     c = NULL;
 }
 
-/* Joins as a node whose health check has failed, or passed if `why` is "". */
+/* Makes `p` join. If `why` is "", the node's health check has passed; otherwise the check has
+ * failed for the reason `why`. */
 static void join_unfit(struct peer *p, const char *host, const char *why) {
     static uint64_t instances = 5000;
     struct rdzv_join j = defaults;
@@ -2274,6 +2530,8 @@ int main(void) {
     tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
     tcase_add_test(t, a_beat_from_before_the_stop_is_no_sign_of_life);
     tcase_add_test(t, a_killed_worker_whose_node_leaves_soon_ends_no_job);
+    tcase_add_test(t, a_final_failure_waits_for_the_node_of_a_killed_worker);
+    tcase_add_test(t, a_final_failure_ends_the_job_if_the_node_stays);
     tcase_add_test(t, a_killed_worker_whose_node_stays_ends_the_job_soon);
     tcase_add_test(t, a_coordinator_that_was_stopped_waits_again_for_a_killed_node);
     tcase_add_test(t, a_restart_is_refunded_when_the_killed_node_leaves);
@@ -2283,6 +2541,7 @@ int main(void) {
     tcase_add_test(t, a_leave_that_is_read_late_excuses_a_failure_that_its_node_has_not_heard_of);
     tcase_add_test(t, a_spent_budget_ends_the_job_at_once_if_only_local_nodes_are_left);
     tcase_add_test(t, a_node_that_succeeded_is_stopped_with_the_others);
+    tcase_add_test(t, success_in_an_older_round_does_not_count);
     tcase_add_test(t, losses_and_leaving_cost_no_restart);
     tcase_add_test(t, each_change_of_phase_is_one_log_line);
     tcase_add_test(t, after_a_failure_an_elastic_group_does_not_wait_for_more);
@@ -2309,6 +2568,7 @@ int main(void) {
     tcase_add_test(t, a_second_node_with_a_rank_is_refused_when_the_first_one_is_heard);
     tcase_add_test(t, fixed_ranks_do_not_depend_on_the_order_of_joining);
     tcase_add_test(t, fixed_ranks_need_one_number_of_nodes);
+    tcase_add_loop_test(t, all_nodes_have_gateways_or_none, 0, 2);
     tcase_add_test(t, a_timeout_names_the_node_ranks_that_came);
     tcase_add_test(t, the_view_shows_phase_seats_and_counts);
     tcase_add_test(t, other_settings_and_programs_are_named);
@@ -2321,12 +2581,14 @@ int main(void) {
     tcase_add_test(t, memories_without_a_run_do_not_count_later);
     tcase_add_test(t, when_the_last_node_is_gone_the_next_run_starts_clean);
     tcase_add_test(t, memories_of_no_possible_job_are_refused);
+    tcase_add_test(t, memories_are_checked_against_the_settings_that_count);
     tcase_add_test(t, bad_joins_and_messages_are_refused);
     tcase_add_test(t, opening_a_store_is_tried_again);
     tcase_add_test(t, a_store_that_cannot_open_ends_the_job);
     tcase_add_test(t, a_joining_node_is_announced_and_all_stop_after_the_agreed_step);
     tcase_add_test(t, without_counted_steps_a_change_takes_place_at_once);
     tcase_add_test(t, a_node_without_counted_steps_is_not_waited_for);
+    tcase_add_test(t, all_nodes_are_waited_for_if_the_agreed_step_is_the_first);
     tcase_add_test(t, a_change_is_over_when_its_time_is_up);
     tcase_add_test(t, a_node_that_never_gets_ready_is_stopped_with_the_others);
     tcase_add_test(t, needed_time_extends_only_the_change_for_a_joining_node);
@@ -2341,11 +2603,17 @@ int main(void) {
     tcase_add_test(t, answers_to_another_change_do_not_count);
     tcase_add_test(t, without_the_right_a_round_goes_on_and_none_begins);
     tcase_add_test(t, without_the_right_no_node_is_let_in);
+    tcase_add_test(t, after_a_standstill_no_round_forms_by_a_right_that_has_ended);
+    tcase_add_test(t, after_a_standstill_workers_get_one_lease_to_stop);
     tcase_add_test(t, without_the_right_workers_get_one_lease_to_stop);
     tcase_add_test(t, who_follows_another_waits_for_its_round);
     tcase_add_test(t, who_stands_by_remembers_the_restart);
     tcase_add_test(t, an_order_reaches_the_nodes_of_its_host);
     tcase_add_test(t, an_inquiry_names_the_rank_that_is_behind);
+    tcase_add_test(t, a_slow_rank_is_named_and_its_node_gets_notice);
+    tcase_add_test(t, without_a_notice_a_slow_rank_is_only_named);
+    tcase_add_test(t, a_slow_node_that_the_job_needs_gets_no_notice);
+    tcase_add_test(t, nodes_are_asked_while_somebody_looks);
     tcase_add_test(t, an_inquiry_does_not_wait_for_a_node_that_is_silent);
     tcase_add_test(t, waiting_nodes_are_told_why_at_growing_intervals);
     tcase_add_test(t, missing_node_ranks_are_named);

@@ -1,5 +1,5 @@
 /* Tests that the agent gives workers the environment and the arguments that torchrun would give. */
-#include "agent/environment.h"
+#include "agent/attempt/environment.h"
 #include "base/template.h"
 #include "tests/lib/run_suite.h"
 
@@ -100,6 +100,39 @@ START_TEST(test_master_name) {
     ck_assert_int_eq(environment_init(&e, LIST(inherited), &job, &round), 0);
     ck_assert_int_eq(environment_for(&e, 0, "", "CRUN_AGENT=a:b", &envp, &err), 0);
     expect(envp, "MASTER_ADDR", "head.example");
+    environment_done(&e);
+}
+END_TEST
+
+START_TEST(test_variables_for_torch) {
+    const char *const inherited[] = {"TORCH_WORKER_SERVER_SOCKET=/outer", NULL};
+    const char *const chosen[] = {"TORCH_FR_DUMP_TEMP_FILE=/mine", NULL};
+    static const char file[] = "/logs/0/error.json";
+    char long_file[160];
+    struct agent_job job = job_of(1);
+    struct environment e;
+    struct cr_error err;
+    char *const *envp;
+    ck_assert_int_eq(environment_init(&e, LIST(inherited), &job, &round_), 0);
+    ck_assert_int_eq(environment_for(&e, 0, file, "CRUN_AGENT=a:b", &envp, &err), 0);
+    expect(envp, "TORCH_WORKER_SERVER_SOCKET", NULL); /* no pipes in this folder */
+    ck_assert_str_eq(envp[0], "LOCAL_RANK=0");
+    e.has_torch_files = true;
+    ck_assert_int_eq(environment_for(&e, 0, file, "CRUN_AGENT=a:b", &envp, &err), 0);
+    expect(envp, "TORCH_WORKER_SERVER_SOCKET", "/logs/0/torch.sock");
+    expect(envp, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "/logs/0/torch_dump_");
+    expect(envp, "TORCH_FR_DUMP_TEMP_FILE", "/logs/0/torch_flight_record_");
+    ck_assert_str_eq(envp[0], "LOCAL_RANK=0");
+    (void) snprintf(long_file, sizeof(long_file), "/%0100d/error.json", 1);
+    ck_assert_int_eq(environment_for(&e, 0, long_file, "CRUN_AGENT=a:b", &envp, &err), 0);
+    expect(envp, "TORCH_WORKER_SERVER_SOCKET", NULL);
+    ck_assert_str_eq(envp[0], "LOCAL_RANK=0");
+    environment_done(&e);
+    ck_assert_int_eq(environment_init(&e, LIST(chosen), &job, &round_), 0);
+    e.has_torch_files = true;
+    ck_assert_int_eq(environment_for(&e, 0, file, "CRUN_AGENT=a:b", &envp, &err), 0);
+    expect(envp, "TORCH_FR_DUMP_TEMP_FILE", "/mine");
+    expect(envp, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", NULL);
     environment_done(&e);
 }
 END_TEST
@@ -242,6 +275,7 @@ int main(void) {
     TCase *t = tcase_create("environment");
     tcase_add_test(t, test_every_variable);
     tcase_add_test(t, test_master_name);
+    tcase_add_test(t, test_variables_for_torch);
     tcase_add_test(t, test_what_the_user_set_stays);
     tcase_add_test(t, test_virtual_local_rank);
     tcase_add_test(t, test_virtual_local_rank_of_other_vendors);

@@ -16,6 +16,7 @@ static int64_t now;
 static bool under_way[ETCD_CALL_COUNT];
 static int starts[ETCD_CALL_COUNT], members_tried, leaders, vacancies;
 static bool may_form, is_us, is_first;
+static int64_t right_until;
 static uint64_t epoch, revision;
 static char last_log[300];
 
@@ -39,7 +40,11 @@ static void do_leader(void *arg, const struct etcd_key *key, bool us) {
     is_us = us;
 }
 static void do_vacant(void *arg) { (void) arg; vacancies++; }
-static void do_right(void *arg, bool may) { (void) arg; may_form = may; }
+static void do_right(void *arg, int64_t until_ms) {
+    (void) arg;
+    may_form = until_ms > 0;
+    right_until = until_ms;
+}
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
     (void) arg;
     (void) level;
@@ -265,6 +270,17 @@ START_TEST(a_confirmed_leader_keeps_the_right) {
 }
 END_TEST
 
+START_TEST(each_renewal_of_the_lease_lengthens_the_right) {
+    lead();
+    ck_assert_int_eq(right_until, now + LEASE * 5 / 6);
+    until(now + LEASE / 3);
+    int64_t sent = now;
+    now += 100; /* the answer takes 100 ms; the lease counts from the call */
+    keep(true);
+    ck_assert_int_eq(right_until, sent + LEASE * 5 / 6);
+}
+END_TEST
+
 START_TEST(without_an_answer_the_right_ends_before_the_lease) {
     lead();
     int64_t granted = now;
@@ -455,6 +471,7 @@ int main(void) {
     suite_add_tcase(suite, t);
     t = tcase_create("right");
     tcase_add_test(t, a_confirmed_leader_keeps_the_right);
+    tcase_add_test(t, each_renewal_of_the_lease_lengthens_the_right);
     tcase_add_test(t, without_an_answer_the_right_ends_before_the_lease);
     tcase_add_test(t, after_an_outage_the_same_lease_gives_the_right_back);
     tcase_add_test(t, a_leader_whose_lease_expired_claims_the_key_again);

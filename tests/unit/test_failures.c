@@ -1,6 +1,7 @@
 /* Tests agent/verdict/failures.h and kernel_log.h: the order of failures across nodes, texts from
  * other hosts, and lines of the kernel's log. */
 #include "agent/evidence/kernel_log.h"
+#include "agent/evidence/xid.h"
 #include "agent/verdict/failures.h"
 
 #include "tests/lib/run_suite.h"
@@ -110,6 +111,40 @@ START_TEST(other_lines_and_bytes_are_not) {
 }
 END_TEST
 
+START_TEST(packets_about_gpus_are_parsed) {
+    static const char good[] = "1234567 NVML: Xid 79 of GPU 2 (PCI 0000:41:00.0)";
+    ck_assert(xid_parse(good, strlen(good), &line));
+    ck_assert_int_eq(line.kind, KERNEL_LOG_GPU);
+    ck_assert_int_eq(line.pid, 0);
+    ck_assert_int_eq(line.ns, 1234567);
+    ck_assert_str_eq(line.text, "NVML: Xid 79 of GPU 2 (PCI 0000:41:00.0)");
+    static const char *const bad[] = {"", " ", "7", "7 ", "x NVML", "-7 NVML"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_msg(!xid_parse(bad[i], strlen(bad[i]), &line), "'%s'", bad[i]);
+    }
+    char big[KERNEL_LOG_LINE_MAX];
+    memset(big, '1', sizeof(big));
+    ck_assert(!xid_parse(big, sizeof(big), &line));
+    ck_assert(!xid_parse("1 a\0b", 5, &line));
+}
+END_TEST
+
+START_TEST(a_line_about_a_gpu_counts_only_near_the_failure) {
+    struct kernel_log log = {0};
+    kernel_log_add(&log, &(struct kernel_log_line){.kind = KERNEL_LOG_GPU, .ns = 10, .text = "a"});
+    kernel_log_add(&log, &(struct kernel_log_line){.kind = KERNEL_LOG_GPU, .ns = 20, .text = "b"});
+    kernel_log_add(&log, &(struct kernel_log_line){.kind = KERNEL_LOG_GPU, .ns = 21, .pid = 4});
+    kernel_log_add(&log, &(struct kernel_log_line){.kind = KERNEL_LOG_OOM, .ns = 22});
+    ck_assert_str_eq(kernel_log_of_gpus(&log, 0, 30)->text, "b");
+    ck_assert_str_eq(kernel_log_of_gpus(&log, 0, 10)->text, "a");
+    ck_assert_ptr_null(kernel_log_of_gpus(&log, 11, 19));
+    for (int i = 0; i < KERNEL_LOG_LINES_MAX; i++) {
+        kernel_log_add(&log, &(struct kernel_log_line){.kind = KERNEL_LOG_CRASH, .ns = 30});
+    }
+    ck_assert_ptr_null(kernel_log_of_gpus(&log, 0, 30));
+}
+END_TEST
+
 START_TEST(the_newest_line_of_a_process_counts) {
     struct kernel_log log = {.count = 3, .lines = {{.pid = 1, .text = "old"},
                                                    {.pid = 2, .text = "other"},
@@ -128,6 +163,8 @@ int main(void) {
     tcase_add_test(t, texts_of_other_hosts_are_made_safe);
     tcase_add_test(t, lines_about_deaths_are_found);
     tcase_add_test(t, other_lines_and_bytes_are_not);
+    tcase_add_test(t, packets_about_gpus_are_parsed);
+    tcase_add_test(t, a_line_about_a_gpu_counts_only_near_the_failure);
     tcase_add_test(t, the_newest_line_of_a_process_counts);
     suite_add_tcase(s, t);
     return run_suite(s);

@@ -69,6 +69,9 @@ START_TEST(each_check_names_itself_and_its_number) {
     (void) snprintf(f.link, sizeof(f.link), "eth0");
     (void) snprintf(f.link_state, sizeof(f.link_state), "down");
     refuse(&f, ALL, "link: 'eth0' is in use and its state is 'down'");
+    f = healthy();
+    (void) snprintf(f.segment, sizeof(f.segment), "/shared/segment_health_check.7.7");
+    refuse(&f, ALL, "segment: the file '/shared/segment_health_check.7.7' marks this allocation");
 }
 END_TEST
 

@@ -33,12 +33,20 @@ START_TEST(a_list_has_hosts_with_and_without_slots) {
     expect_host(&list, 2, "fd77::1", 4);
     expect_host(&list, 3, "fd77::2", 0);
     hosts_list_done(&list);
+    ck_assert_int_eq(hosts_read_list("me@[fe80::1%eth0]:2,fe80::2%ib0,[::1]", &list, &err), 0);
+    ck_assert_uint_eq(list.count, 3);
+    expect_host(&list, 0, "me@fe80::1%eth0", 2);
+    expect_host(&list, 1, "fe80::2%ib0", 0);
+    expect_host(&list, 2, "::1", 0);
+    ck_assert_int_eq(hosts_refuse_users(&list, &err), -EINVAL);
+    ck_assert_msg(strstr(err.text, "write 'fe80::1%eth0'") != NULL, "%s", err.text);
+    hosts_list_done(&list);
 }
 END_TEST
 
 START_TEST(a_hostfile_may_have_either_form) {
     struct hosts_list list = {0};
-    const char *text = "# nodes\n"
+    const char *text = "\xef\xbb\xbf# nodes\n"
                        "a slots=8 max_slots=16\r\n"
                        "\n"
                        "b:4 # four\n"
@@ -64,6 +72,18 @@ START_TEST(words_that_are_no_hosts_are_quoted) {
                     {"-oProxyCommand=x", "is not the name of a host"},
                     {"a b", "is not the name of a host"},
                     {"me@", "is not the name of a host"},
+                    {"@a", "is not the name of a host"},
+                    {"me@-oProxyCommand", "is not the name of a host"},
+                    {"a:2:3", "is not the name of a host"},
+                    {"[::1", "is not the name of a host"},
+                    {"[::1:2", "is not the name of a host"},
+                    {"::1]", "is not the name of a host"},
+                    {"[::1]x:2", "is not the name of a host"},
+                    {"x[::1]", "is not the name of a host"},
+                    {"[a]:2", "is not the name of a host"},
+                    {"me@[a]", "is not the name of a host"},
+                    {"me:x@a", "'x@a' is not a number"},
+                    {"[]", "is not the name of a host"},
                     {"a;reboot", "is not the name of a host"}};
     for (size_t i = 0; i < CR_ARRAY_LEN(mistakes); i++) {
         struct hosts_list list = {0};
@@ -107,8 +127,10 @@ static const char *const program[] = {"--", "train.py", "", NULL};
 static const char *const variables[] = {"A=1\n2", NULL};
 static const struct hosts_plan plan = {.range = {5, 3}, .names = names, .workers = workers,
                                        .max_nodes = 3, .input_host = 5, .fan_out = 2,
-                                       .copies_crun = 1, .folder = "/x", .crun = "/bin/crun",
-                                       .conf = "", .rsh = rsh, .options = words,
+                                       .copies_crun = 1, .has_pty = 1,
+                                       .pty_size = 24 << 16 | 100, .folder = "/x",
+                                       .crun = "/bin/crun", .conf = "", .rsh = rsh,
+                                       .options = words,
                                        .program = program, .variables = variables,
                                        .secret = "s\0t", .secret_len = 3};
 
@@ -122,6 +144,8 @@ START_TEST(a_plan_arrives_as_it_was_sent) {
     ck_assert_int_eq(hosts_get_plan(&frame, &got), 0);
     ck_assert_uint_eq(got.range.first, 6);
     ck_assert_uint_eq(got.range.count, 2);
+    ck_assert_uint_eq(got.has_pty, 1);
+    ck_assert_uint_eq(got.pty_size, 24 << 16 | 100);
     ck_assert_str_eq(got.names[0], "b");
     ck_assert_str_eq(got.workers[1], "gpu");
     ck_assert_str_eq(got.options[1], "--role=a b");

@@ -26,7 +26,7 @@ static void parse(const char *const *argv) {
 }
 
 static int describe(char *const *variables) {
-    hosts_choice_done(&choice); /* the result of an earlier call in the same test */
+    hosts_choice_done(&choice); /* frees the result of an earlier call in the same test */
     return hosts_describe(&o, o.value[OPTION_HOSTFILE], variables, "id7", &choice, &err);
 }
 
@@ -63,6 +63,15 @@ START_TEST(slots_are_workers) {
     ck_assert_str_eq(choice.job.conf, "");
     ck_assert(!choice.job.user_meets);
     ck_assert(choice.job.starts_local);
+}
+END_TEST
+
+START_TEST(each_value_of_a_repeated_option_is_passed_on) {
+    ck_assert_int_eq(DESCRIBE("--hosts=a", "--hang-rule=1:2:a b", "-x", "PATH=/x", "--hang-rule",
+                              "end:c", "--value-rule=nan::(d)", "t"), 0);
+    ck_assert_str_eq(joined(choice.job.options),
+                     "--scheduler=none --nnodes=1:1 --rdzv-backend=c10d --rdzv-id=id7 "
+                     "--hang-rule=1:2:a b --hang-rule=end:c --value-rule=nan::(d)");
 }
 END_TEST
 
@@ -139,12 +148,12 @@ START_TEST(on_one_node_the_number_of_workers_is_its_own) {
     ck_assert_int_lt(ONE_NODE("-n", "4", "--nnodes=2", "t"), 0);
     EXPECT_FAILURE("needs --hosts or --hostfile");
     ck_assert_int_lt(ONE_NODE("-x", "A=1", "t"), 0);
-    EXPECT_FAILURE("--export has a meaning only with --hosts");
+    EXPECT_FAILURE("--export is for a job on several hosts");
 }
 END_TEST
 
-/* An abbreviation that torchrun accepts means the same option in crun, although crun has further
- * options with the same beginning. */
+/* A prefix of an option that torchrun accepts means that option in crun, too, although crun has
+ * further options that begin with this prefix. */
 START_TEST(prefixes_of_torchrun_mean_what_they_meant) {
     parse((const char *const[]){"crun", "--e=console", "--h", NULL});
     ck_assert_str_eq(o.value[OPTION_EVENT_LOG_HANDLER], "console");
@@ -159,6 +168,7 @@ int main(void) {
     TCase *t = tcase_create("hosts_options");
     tcase_add_checked_fixture(t, NULL, close_choice);
     tcase_add_test(t, slots_are_workers);
+    tcase_add_test(t, each_value_of_a_repeated_option_is_passed_on);
     tcase_add_test(t, a_word_is_counted_on_the_host);
     tcase_add_test(t, a_number_of_workers_fills_the_hosts_in_turn);
     tcase_add_test(t, an_elastic_job_has_a_short_last_call);

@@ -1,6 +1,6 @@
 /* Tests inspect/: which rank is named as the odd one, how equal rows are folded, and rows as
  * JSON. */
-#include "inspect/inspect.h"
+#include "inspect/inspect_internal.h"
 
 #include "tests/lib/run_suite.h"
 
@@ -33,6 +33,36 @@ static const char *line_of(size_t count) {
     cr_buffer_done(&b);
     return text;
 }
+
+/* ---- the text of Python's faulthandler ---- */
+
+static const char *python_of(const char *text) {
+    static struct inspect_row row;
+    inspect_row_init(&row, 1);
+    inspect_take_faulthandler(&row, text);
+    return row.python;
+}
+
+START_TEST(the_main_thread_of_faulthandlers_text_is_taken) {
+    ck_assert_str_eq(python_of("Thread 0x01 (most recent call first):\n"
+                               "  File \"/x/plugin.py\", line 2 in <module>\n"
+                               "  File \"<frozen importlib>\", line 3 in _load\n\n"
+                               "Current thread 0x02 (most recent call first):\n"
+                               "  File \"/x/train.py\", line 9 in load_batch\n"
+                               "  File \"/x/train.py\", line 20 in <module>\n"),
+                     "load_batch (train.py:9) < <module> (train.py:20)");
+    ck_assert_str_eq(python_of("Stack (most recent call first):\n"
+                               "  File \"t.py\", line 1 in f\n  ...\n"), "f (t.py:1)");
+}
+END_TEST
+
+START_TEST(other_texts_than_faulthandlers_give_no_stack) {
+    ck_assert_str_eq(python_of(""), "");
+    ck_assert_str_eq(python_of("loss 3.1\nloss 3.0\n"), "");
+    ck_assert_str_eq(python_of("  File \"t.py\", line x in f\n\n\n\n"), "");
+    ck_assert_str_eq(python_of("  File \"t.py"), "");
+}
+END_TEST
 
 START_TEST(the_odd_rank_is_named_by_its_place) {
     fill("poll < recv_all < all_reduce < train < main");
@@ -200,6 +230,8 @@ END_TEST
 int main(void) {
     Suite *s = suite_create("inspect");
     TCase *t = tcase_create("inspect");
+    tcase_add_test(t, the_main_thread_of_faulthandlers_text_is_taken);
+    tcase_add_test(t, other_texts_than_faulthandlers_give_no_stack);
     tcase_add_test(t, the_odd_rank_is_named_by_its_place);
     tcase_add_test(t, places_inside_of_the_same_operation_are_no_reason);
     tcase_add_test(t, the_operation_counts_more_than_the_stack);

@@ -104,6 +104,7 @@ START_TEST(nothing_asked_for_is_one_worker_on_a_free_port) {
     ck_assert_int_eq(build((const char *const[]){"crun", "prog", NULL}), 0);
     ck_assert_uint_eq(R.local_world_size, 1);
     ck_assert_int_eq(R.standalone, 1);
+    ck_assert(!R.loopback_only);
     ck_assert_uint_eq(R.endpoint.port, 0);
     ck_assert_str_eq(R.run_id, "00112233-4455-4677-8899-aabbccddeeff");
     ck_assert_str_eq(R.role, "default");
@@ -155,12 +156,14 @@ START_TEST(where_to_meet) {
     ck_assert_uint_eq(R.endpoint.port, 29501);
     ck_assert_int_eq(BUILD("--standalone"), 0);
     ck_assert_int_eq(R.standalone, 1);
+    ck_assert(R.loopback_only);
 }
 END_TEST
 
 START_TEST(job_ids) {
     ck_assert_int_eq(BUILD("--rdzv-id=mine"), 0);
-    ck_assert_str_eq(R.run_id, "mine"); /* --rdzv-id counts without other rendezvous options */
+    /* --rdzv-id is used even if no other rendezvous option is given */
+    ck_assert_str_eq(R.run_id, "mine");
     ck_assert_int_eq(BUILD("--standalone", "--rdzv-id=mine", "--rdzv-backend=static"), 0);
     ck_assert_str_eq(R.run_id, "00112233-4455-4677-8899-aabbccddeeff");
     ck_assert(warned("--rdzv-id='mine' has no effect"));
@@ -266,7 +269,7 @@ START_TEST(nodes) {
     ck_assert_uint_eq(R.max_nodes, 4);
     ck_assert_int_eq(R.node_rank, -1);
     ck_assert_int_eq(R.standalone, 0);
-    /* the backend static waits for all 3 nodes */
+    /* the backend static waits for all 3 nodes, although --nnodes allows 1 */
     ck_assert_int_eq(BUILD("--nnodes=1:3", "--node-rank=2"), 0);
     ck_assert_str_eq(R.backend, "static");
     ck_assert_uint_eq(R.min_nodes, 3);

@@ -1,4 +1,5 @@
-/* Tests of launcher/keeper: which job a user means, and the folders of jobs. */
+/* Tests of launcher/keeper: how a kept job is chosen by its id or name, and how the folders of kept
+ * jobs are made and listed. */
 #include "launcher/keeper/jobs_internal.h"
 #include "launcher/keeper/keeper.h"
 #include "tests/lib/run_suite.h"

@@ -1,5 +1,5 @@
-/* Tests of rendezvous/rules/leading_internal.h: whom a host serves, under which epoch, and when it
- * gives a job up to another host. */
+/* Tests of rendezvous/rules/leading_internal.h: which nodes a host serves, with which epoch, and
+ * when the host leaves its job to another host. */
 #include "rendezvous/rules/leading_internal.h"
 #include "tests/lib/run_suite.h"
 
@@ -59,7 +59,9 @@ START_TEST(a_superseded_host_serves_nobody) {
     uint64_t epoch;
     ck_assert(!leading_serves(&l, 3, &epoch));
     ck_assert(!leading_serves(&l, 8, &epoch));
-    ck_assert_uint_eq(epoch, 5); /* not the node's epoch: no coordinator here has it */
+    /* the epoch of the job, not that of the node (8), because no coordinator of this host had epoch
+     * 8 */
+    ck_assert_uint_eq(epoch, 5);
 }
 END_TEST
 
@@ -79,6 +81,30 @@ START_TEST(without_heirs_a_node_of_a_larger_epoch_is_at_the_wrong_host) {
     ck_assert(leading_serves(&l, 5, &epoch) && epoch == 5);
     ck_assert(!leading_serves(&l, 6, &epoch));
     ck_assert_uint_eq(epoch, 5);
+}
+END_TEST
+
+START_TEST(a_node_with_a_seat_raises_the_epoch_of_its_run) {
+    ck_assert_uint_eq(leading_admits(&leads, 3, true), 5);
+    ck_assert_uint_eq(leading_admits(&leads, 8, true), 8);
+}
+END_TEST
+
+/* Heirs of round r have epochs above (r + 1) << 8. If a run that begins at round 0 kept a large
+ * epoch of an earlier run, its first heirs would have smaller epochs than the coordinator that they
+ * replace. */
+START_TEST(a_run_begins_with_the_epoch_of_its_first_node) {
+    ck_assert_uint_eq(leading_admits(&leads, 0, false), 0);
+    ck_assert_uint_eq(leading_admits(&leads, 3, false), 3);
+    ck_assert_uint_eq(leading_admits(&leads, 8, false), 8);
+}
+END_TEST
+
+START_TEST(without_heirs_no_node_raises_the_epoch) {
+    struct leading l = leads;
+    l.allows_heirs = false;
+    ck_assert_uint_eq(leading_admits(&l, 8, true), 5);
+    ck_assert_uint_eq(leading_admits(&l, 8, false), 5);
 }
 END_TEST
 
@@ -122,6 +148,9 @@ int main(void) {
     tcase_add_test(t, a_superseded_host_serves_nobody);
     tcase_add_test(t, an_unknown_job_is_served);
     tcase_add_test(t, without_heirs_a_node_of_a_larger_epoch_is_at_the_wrong_host);
+    tcase_add_test(t, a_node_with_a_seat_raises_the_epoch_of_its_run);
+    tcase_add_test(t, a_run_begins_with_the_epoch_of_its_first_node);
+    tcase_add_test(t, without_heirs_no_node_raises_the_epoch);
     tcase_add_test(t, a_host_whose_coordinator_may_decide_keeps_the_job);
     tcase_add_test(t, a_job_that_has_ended_is_not_given_up);
     tcase_add_test(t, a_job_is_given_up_again_only_to_a_newer_host);

@@ -1,6 +1,6 @@
 /* Tests agent/report/ledger.c: the parts of the wall time, their sums, the causes of interruptions,
- * and the table for people. A property test feeds random events and compares the sums with the
- * wall time. */
+ * and the table that a person reads. A property test feeds random events and compares the sums with
+ * the wall time. */
 #include "agent/report/ledger_text.h"
 #include "tests/lib/run_suite.h"
 
@@ -82,9 +82,9 @@ START_TEST(test_a_restart) {
 }
 END_TEST
 
-/* How much of a round's time counts as work depends on what is known of its first step: nothing
- * (all is work), that it is not over yet (nothing is work), or when it was over, by output or a
- * step. */
+/* How much of a round's time counts as work depends on what is known of the round's first step. If
+ * nothing is known, all of the time is work. If the step is not over yet, nothing is work. If
+ * output or a step has shown when it was over, the time after that is work. */
 START_TEST(test_signs_of_the_first_step) {
     const struct {
         enum ledger_sign sign;
@@ -151,8 +151,8 @@ START_TEST(test_only_the_first_cause_counts) {
 }
 END_TEST
 
-/* Reading the ledger while the job runs counts the time until now. It does not change the ledger.
- */
+/* Reading the ledger while the job runs counts the time until now, and does not change the
+ * ledger. */
 START_TEST(test_reading_changes_nothing) {
     struct ledger now;
     begin_round(1, 0, 0);

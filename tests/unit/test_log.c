@@ -170,7 +170,8 @@ START_TEST(test_full_stderr_is_not_waited_for) {
     char start[70000];
     ssize_t n = read(fd, start, sizeof(start));
     ck_assert_int_gt(n, 1000);
-    cr_info("%d", 1000); /* writes as many waiting lines as the pipe has room for */
+    /* writes those lines that wait in memory and for which the pipe has room */
+    cr_info("%d", 1000);
     struct reader r = {.takes = 1};
     ck_assert_int_eq(cr_buffer_append(&r.got, start, (size_t) n), 0);
     pthread_t thread;

@@ -22,6 +22,9 @@ static char why[RDZV_TEXT_MAX], last_log[RDZV_TEXT_MAX];
 static int changes, sets, notices, dumps, inspections, answers, readies, given, findings, asked;
 static uint64_t inquiries; /* number of the last inquiry */
 static struct rdzv_change_answer last_answer;
+static int quiets, hungs, pairings, paireds;
+static uint64_t last_paired;
+static struct rdzv_quiet last_quiet;
 
 static int aimed_port;
 static void on_aim(void *arg, const char *addr, uint16_t port) {
@@ -37,6 +40,8 @@ static void on_send(void *arg, const struct rdzv_message *msg) {
     if (msg->type == RDZV_FAILED) fails++;
     if (msg->type == RDZV_RESUME) resumes++, last_resume = msg->resume;
     if (msg->type == RDZV_INQUIRE) asked++;
+    if (msg->type == RDZV_PAIRED) paireds++, last_paired = msg->paired.id;
+    if (msg->type == RDZV_QUIET) quiets++, last_quiet = msg->quiet;
     if (msg->type == RDZV_LEAVE) leaves++;
     if (msg->type == RDZV_CHANGE_ANSWER) answers++, last_answer = msg->change_answer;
     if (msg->type == RDZV_CHANGE_READY) readies++;
@@ -68,6 +73,8 @@ static void on_notice(void *arg, const struct rdzv_ask_notice *n) {
 }
 static void on_dump(void *arg, const char *text) { (void) arg; (void) text; dumps++; }
 static void on_ask_progress(void *arg, uint64_t inquiry) { (void) arg; inquiries = inquiry; }
+static void on_hung(void *arg, const struct rdzv_hung *h) { (void) arg; (void) h; hungs++; }
+static void on_pair(void *arg, const struct rdzv_pair *p) { (void) arg; (void) p; pairings++; }
 static void on_behind(void *arg, const struct rdzv_behind *b) { (void) arg; (void) b; findings++; }
 static void on_inspect(void *arg, uint64_t id, const char *text) {
     (void) arg;
@@ -87,14 +94,15 @@ static const struct member_actions actions = {
     .connect = on_connect, .aim = on_aim, .send = on_send, .hang_up = on_hang_up, .log = on_log,
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
-    .on_ask_progress = on_ask_progress,
+    .on_ask_progress = on_ask_progress, .on_hung = on_hung, .on_pair = on_pair,
     .on_behind = on_behind, .on_inspect = on_inspect, .on_failure = on_failure};
 
 static void setup(int64_t wait_ms) {
     now = 1000;
     connects = hang_ups = rounds = stops = ends = beats = joins = fails = leaves = 0;
+    resumes = 0;
     changes = sets = notices = dumps = inspections = answers = readies = given = 0;
-    findings = asked = 0;
+    findings = asked = quiets = hungs = pairings = paireds = 0;
     inquiries = 0;
     struct member_settings s = {
         .where = "n0:29400", .connect_timeout_ms = 3000,
@@ -179,7 +187,7 @@ START_TEST(the_lease_counts_from_the_beat_not_from_its_answer) {
     start(0);
     pass(5000);
     int64_t sent = now;
-    pass(4000); /* the answer comes 4 s after the beat was sent */
+    pass(4000); /* BEAT_ACK comes 4 s after the beat was sent */
     hear_ack();
     pass(sent + 12500 - now - 1);
     ck_assert_int_eq(stops, 0);
@@ -321,7 +329,8 @@ START_TEST(a_failed_node_gets_only_a_stop_with_a_limit) {
     ck_assert_int_eq(fails, 1);
     hear(&msg);
     ck_assert_int_eq(stops, 0);
-    msg.stop.limit_ms = 900; /* the coordinator has lost the right to form rounds */
+    /* a short time limit, because the coordinator has lost the right to form rounds */
+    msg.stop.limit_ms = 900;
     hear(&msg);
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(last_grace, 900);
@@ -359,8 +368,8 @@ START_TEST(a_leaving_node_stays_connected_and_sends_only_beats) {
 }
 END_TEST
 
-/* The coordinator has lost the majority, so an heir may begin a round soon. The workers of a
- * leaving node have to be gone by then, too. */
+/* The coordinator has lost the majority, so an heir may begin a round soon. Before that round
+ * begins, the workers of a node that leaves must have ended, too. */
 START_TEST(a_leaving_node_obeys_the_time_limit_of_a_stop) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_STOP};
@@ -376,9 +385,10 @@ START_TEST(a_leaving_node_obeys_the_time_limit_of_a_stop) {
 }
 END_TEST
 
-/* Another worker of the round has failed, too, and STOP comes because of that. If FAILED of this
- * node is lost, the coordinator must still learn that a worker was killed here: the node may be
- * about to end, and then nobody's failure costs a restart. */
+/* A worker of this node has failed. STOP comes because of another failure of the round, and the
+ * connection breaks, so this node's FAILED may not have arrived. If the worker was killed, the
+ * member must report this again by RESUME: the node may be about to end, and if it ends, the round
+ * costs no restart. */
 START_TEST(the_death_of_a_killed_worker_is_reported_although_the_round_is_over) {
     for (int is_killed = 0; is_killed < 2; is_killed++) {
         struct rdzv_welcome w = {.version = RDZV_VERSION_RESUME};
@@ -406,9 +416,9 @@ START_TEST(the_death_of_a_killed_worker_is_reported_although_the_round_is_over) 
 }
 END_TEST
 
-/* The node has joined the heir x, which counts it as one of its voters until a lease is over. The
- * connection breaks. For 5/4 of a lease the node tries only x again: if it joined its old
- * coordinator meanwhile, both could count it. */
+/* The node has joined the heir x, which may count the node's vote until a lease is over. The
+ * connection breaks. For 5/4 of a lease the node tries only x: if it joined its old coordinator in
+ * this time, both coordinators could count its vote. */
 START_TEST(a_node_that_has_lost_an_heir_joins_no_other_coordinator_at_once) {
     struct rdzv_welcome w = {.version = RDZV_VERSION_HEIRS, .in_launcher = 1};
     struct rdzv_message msg = {.type = RDZV_ROUND};
@@ -493,6 +503,83 @@ START_TEST(without_a_connection_a_notice_is_dropped) {
     member_notice(m, now, 2, 1000, "spot");
     member_change_answer(m, 3, 8, 0);
     ck_assert_int_eq(given + answers, 1);
+}
+END_TEST
+
+/* Joins round 0 with a coordinator of this protocol version. */
+static void start_with(uint32_t version) {
+    setup(0);
+    member_join(m, now);
+    struct rdzv_welcome w = {.version = version};
+    member_welcomed(m, now, &w);
+    hear_round(0);
+}
+
+static bool tell_quiet(uint64_t silent, uint64_t broken) {
+    struct rdzv_quiet q = {.silent = silent, .broken = broken, .what = "for 9 s no output"};
+    return member_quiet(m, &q);
+}
+
+START_TEST(an_old_coordinator_is_not_told_that_workers_are_quiet) {
+    start_with(RDZV_VERSION_HANG - 1);
+    ck_assert(!tell_quiet(1, 1));
+    ck_assert_int_eq(quiets, 0);
+}
+END_TEST
+
+START_TEST(only_a_new_report_that_workers_are_quiet_is_sent) {
+    start_with(RDZV_VERSION_HANG);
+    ck_assert(tell_quiet(1, 1) && tell_quiet(1, 1));
+    ck_assert_int_eq(quiets, 1);
+    ck_assert(tell_quiet(0, 0));
+    ck_assert_int_eq(quiets, 2);
+    ck_assert_uint_eq(last_quiet.silent, 0);
+}
+END_TEST
+
+START_TEST(a_report_that_workers_are_quiet_is_repeated_after_resume) {
+    start_with(RDZV_VERSION_HANG);
+    ck_assert(tell_quiet(3, 2));
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "reset");
+    ck_assert(tell_quiet(3, 3));
+    ck_assert_int_eq(quiets, 1);
+    struct rdzv_welcome w = {.version = RDZV_VERSION_HANG};
+    member_welcomed(m, now, &w);
+    ck_assert_int_eq(resumes, 1);
+    ck_assert_int_eq(quiets, 2);
+    ck_assert_uint_eq(last_quiet.broken, 3);
+}
+END_TEST
+
+START_TEST(a_paired_test_is_begun_and_answered_only_while_the_node_waits) {
+    struct rdzv_message msg = {.type = RDZV_PAIR};
+    struct rdzv_welcome w = {.version = RDZV_VERSION_PAIRS};
+    msg.pair = (struct rdzv_pair){.id = 7, .host = "b", .addr = "10.0.0.2", .port = 5000};
+    setup(0);
+    member_join(m, now);
+    member_welcomed(m, now, &w);
+    hear(&msg);
+    ck_assert_int_eq(pairings, 1);
+    member_paired(m, 7, "");
+    ck_assert_int_eq(paireds, 1);
+    ck_assert_uint_eq(last_paired, 7);
+    hear_round(0);
+    hear(&msg);
+    member_paired(m, 7, "");
+    ck_assert_int_eq(pairings, 1);
+    ck_assert_int_eq(paireds, 1);
+}
+END_TEST
+
+START_TEST(a_hang_of_another_round_is_not_passed_on) {
+    struct rdzv_message msg = {.type = RDZV_HUNG};
+    msg.hung.what = msg.hung.lines = "";
+    start_with(RDZV_VERSION_HANG);
+    hear(&msg);
+    ck_assert_int_eq(hungs, 1);
+    msg.hung.round = 1;
+    hear(&msg);
+    ck_assert_int_eq(hungs, 1);
 }
 END_TEST
 
@@ -725,6 +812,11 @@ int main(void) {
     tcase_add_test(t, a_change_of_the_running_round_is_passed_on_and_answered);
     tcase_add_test(t, after_a_failure_a_change_is_not_answered);
     tcase_add_test(t, without_a_connection_a_notice_is_dropped);
+    tcase_add_test(t, an_old_coordinator_is_not_told_that_workers_are_quiet);
+    tcase_add_test(t, only_a_new_report_that_workers_are_quiet_is_sent);
+    tcase_add_test(t, a_paired_test_is_begun_and_answered_only_while_the_node_waits);
+    tcase_add_test(t, a_report_that_workers_are_quiet_is_repeated_after_resume);
+    tcase_add_test(t, a_hang_of_another_round_is_not_passed_on);
     tcase_add_test(t, a_failure_waits_for_the_result_of_an_inquiry);
     tcase_add_test(t, a_failure_does_not_wait_long_for_an_inquiry);
     tcase_add_test(t, a_join_waits_for_the_failure_before_it);

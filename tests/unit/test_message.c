@@ -54,6 +54,29 @@ START_TEST(the_wire_is_big_endian_and_fixed) {
 }
 END_TEST
 
+/* ROW has nine texts. If all of them have the greatest length, they do not fit into a frame. */
+START_TEST(texts_that_do_not_fit_together_are_cut) {
+    char longest[RDZV_TEXT_MAX];
+    struct cr_buffer b = {0};
+    struct rdzv_message in = {.type = RDZV_ROW}, out;
+    size_t used;
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    in.row = (struct rdzv_row){.id = 1, .ranks = longest, .pid = 2, .host = longest,
+                               .state = longest, .program = longest, .kernel = longest,
+                               .operation = longest, .python = longest, .native = longest,
+                               .note = longest};
+    ck_assert_int_eq(rdzv_message_encode(&in, RDZV_VERSION_MAX, &b), 0);
+    ck_assert_uint_eq(b.len, RDZV_FRAME_MAX);
+    ck_assert_int_eq(rdzv_message_decode(b.data, b.len, &out, &used, NULL), 0);
+    ck_assert_uint_eq(used, b.len);
+    ck_assert_str_eq(out.row.ranks, longest);
+    ck_assert_str_eq(out.row.operation, longest);
+    ck_assert_str_eq(out.row.note, "");
+    cr_buffer_done(&b);
+}
+END_TEST
+
 START_TEST(a_change_is_understood_on_both_sides) {
     static const unsigned char answer[] = {0,   0, 0, 25,  8,   0,   0,   0,   0,   0,
                                            0,   0, 3, 255, 255, 255, 255, 255, 255, 255,
@@ -196,6 +219,7 @@ int main(void) {
     tcase_set_timeout(t, 30);
     tcase_add_test(t, a_message_comes_back_as_it_was_at_every_split);
     tcase_add_test(t, the_wire_is_big_endian_and_fixed);
+    tcase_add_test(t, texts_that_do_not_fit_together_are_cut);
     tcase_add_test(t, a_change_is_understood_on_both_sides);
     tcase_add_test(t, long_texts_are_cut_and_null_is_empty);
     tcase_add_test(t, what_is_wrong_is_named);

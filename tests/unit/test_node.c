@@ -24,7 +24,7 @@ static struct fixture {
     int64_t now;
     struct channel_page pages[WORKERS];
     bool has_channel[WORKERS], is_dead[WORKERS], step_on_send[WORKERS];
-    uint32_t cannot_start; /* number of the next worker starts that fail */
+    uint32_t cannot_start; /* how many of the next worker starts fail */
     struct cr_buffer asked;
 } f;
 
@@ -123,7 +123,7 @@ static void do_read_page(void *arg, uint32_t w, struct worker_progress *out) {
 static void do_join(void *arg) { (void) arg, note("join"); }
 static void do_failed(void *arg, uint64_t round, enum rendezvous_blame blame) {
     (void) arg;
-    static const char *const words[] = {"", " (killed)", " (final)"};
+    static const char *const words[] = {"", " (killed)", " (final)", " (final, killed)"};
     note("failed %" PRIu64 "%s", round, words[blame]);
 }
 static void do_succeeded(void *arg, uint64_t r) { (void) arg, note("succeeded %" PRIu64, r); }
@@ -266,21 +266,21 @@ END_TEST
 START_TEST(test_a_worker_that_is_killed_is_reported_as_killed) {
     running();
     exits(1, -15);
-    ASKED("failed 0 (killed); stop 15 30000");
+    ASKED("stop 15 30000; failed 0 (killed)");
 }
 END_TEST
 
 START_TEST(test_a_worker_that_crashes_is_not_reported_as_killed) {
     running();
     exits(1, -11);
-    ASKED("failed 0; stop 15 30000");
+    ASKED("stop 15 30000; failed 0");
 }
 END_TEST
 
 START_TEST(test_a_failure_is_reported_before_the_stop) {
     running();
     exits(1, 3);
-    ASKED("failed 0; stop 15 30000");
+    ASKED("stop 15 30000; failed 0");
     dies_of_our_signal(0);
     dies_of_our_signal(2);
     ASKED("");
@@ -330,7 +330,7 @@ START_TEST(test_a_new_round_begins_without_failures) {
     dies_of_our_signal(2);
     processes_are_gone();
     round_begins(1);
-    ASKED("failed 0; stop 15 30000; join; start 0 1 2");
+    ASKED("stop 15 30000; failed 0; join; start 0 1 2");
     ck_assert_uint_eq(f.node.group.failures, 0);
 }
 END_TEST
@@ -395,6 +395,63 @@ START_TEST(test_the_node_is_ready_when_its_last_worker_is) {
     ASKED("ready 1");
     node_worker_ready(&f.node, f.now, 1, 1);
     ASKED(""); /* the node reports only once that it is ready */
+}
+END_TEST
+
+/* The agreed step is the first one. Worker 0 is frozen before it; worker 1 has connected, but was
+ * not frozen; worker 2 still imports modules. All three make the step together, so the node is
+ * ready when all three are. */
+START_TEST(test_workers_that_connect_late_make_the_first_step_too) {
+    running();
+    is_at_step(0, 0);
+    f.pages[0].counts_from_start = 1;
+    is_at_step(1, 0);
+    change_comes(1);
+    ASKED("send 0 CHANGE; answer 1 step 0 needs 0");
+    agreed_step_is(1, 1);
+    ASKED("send 0 STOP_AT; send 1 CHANGE; send 1 STOP_AT");
+    node_worker_ready(&f.node, f.now, 0, 1);
+    node_worker_ready(&f.node, f.now, 1, 1);
+    ASKED("");
+    f.has_channel[2] = true;
+    node_worker_connected(&f.node, f.now, 2);
+    ASKED("send 2 CHANGE; send 2 STOP_AT");
+    node_worker_connected(&f.node, f.now, 2);
+    ASKED(""); /* worker 2 connects again, after an execve, and was sent STOP_AT before */
+    node_worker_ready(&f.node, f.now, 2, 1);
+    ASKED("ready 1");
+}
+END_TEST
+
+START_TEST(test_late_workers_that_save_nothing_are_not_awaited) {
+    running();
+    is_at_step(0, 0);
+    f.pages[0].counts_from_start = 1;
+    is_at_step(1, 0);
+    f.pages[1].answer = CHANNEL_NOW;
+    change_comes(1);
+    forget_what_it_asked();
+    agreed_step_is(1, 1);
+    ASKED("send 0 STOP_AT");
+    node_worker_ready(&f.node, f.now, 0, 1);
+    ASKED("");
+    f.has_channel[2] = true;
+    f.pages[2].answer = CHANNEL_NOW;
+    node_worker_connected(&f.node, f.now, 2);
+    ASKED("ready 1");
+}
+END_TEST
+
+/* When a worker has made its first step, all workers that use crunrt have connected. A worker that
+ * has not connected by that time never will, so the node does not wait for it. */
+START_TEST(test_workers_that_never_connect_are_not_awaited_later) {
+    running();
+    is_at_step(0, 1);
+    change_comes(1);
+    forget_what_it_asked();
+    agreed_step_is(1, 2);
+    node_worker_ready(&f.node, f.now, 0, 1);
+    ASKED("send 0 STOP_AT; ready 1");
 }
 END_TEST
 
@@ -513,8 +570,8 @@ START_TEST(test_the_grace_of_a_kept_worker_ends) {
 }
 END_TEST
 
-/* The node is cut off while it stops its workers. The rest of its lease is shorter than the grace;
- * it becomes the limit for all workers, also for kept ones. */
+/* The node is cut off while it stops its workers. The rest of its lease is shorter than the grace,
+ * so this rest becomes the limit for all workers, also for kept ones. */
 START_TEST(test_a_shorter_grace_holds_for_kept_workers) {
     running();
     can_rejoin(1);
@@ -535,21 +592,21 @@ START_TEST(test_no_worker_is_kept_when_the_job_ends) {
 }
 END_TEST
 
-/* The job ends while workers are being stopped. The kept worker then gets the signal that the other
- * workers got before; the node requests no second stop of all workers. */
+/* The job ends while workers are being stopped. The kept worker gets the signal that the other
+ * workers have got when their stop began; the node requests no second stop of all workers. */
 START_TEST(test_kept_workers_are_stopped_when_the_job_ends_meanwhile) {
     running();
     can_rejoin(0);
     exits(1, 1);
-    ASKED("failed 0; send 0 OVER; keep 0; stop 15 30000");
+    ASKED("send 0 OVER; keep 0; stop 15 30000; failed 0");
     job_ends(RENDEZVOUS_FAILED);
     ASKED("do not keep 0; signal 0 15");
 }
 END_TEST
 
-/* The job ends 10 ms before the grace of the stopped workers is over. The kept worker is stopped
- * too and gets only these 10 ms. Then the node requests SIGKILL, because no other timer would end
- * this worker. */
+/* The job ends 10 ms before the grace of the stopped workers is over. Only now the kept worker is
+ * stopped, too. It gets no grace of its own, but these 10 ms. After them the node must request
+ * SIGKILL for it, because nothing else would end it. */
 START_TEST(test_a_kept_worker_that_is_stopped_late_is_killed_in_time) {
     running();
     can_rejoin(0);
@@ -564,8 +621,8 @@ START_TEST(test_a_kept_worker_that_is_stopped_late_is_killed_in_time) {
 }
 END_TEST
 
-/* When the job ends, all workers but the kept one are gone. The node then requests a stop for the
- * kept worker, with the rest of the grace. */
+/* When the job ends, all workers but the kept one are gone. The node requests a stop for the kept
+ * worker, which gets the rest of the grace. */
 START_TEST(test_a_late_kept_worker_gets_the_rest_of_the_grace) {
     running();
     can_rejoin(0);
@@ -596,7 +653,7 @@ END_TEST
 START_TEST(test_a_parked_worker_is_handed_the_next_round) {
     one_is_parked();
     round_begins(1);
-    ASKED("start 1 2; do not keep 0; hand over 0");
+    ASKED("hand over 0; start 1 2; do not keep 0");
     exits(1, 0);
     exits(2, 0);
     ASKED(""); /* worker 0 runs in the new round */
@@ -609,7 +666,7 @@ START_TEST(test_a_parked_worker_that_cannot_be_reached_is_killed) {
     one_is_parked();
     f.has_channel[0] = false;
     round_begins(1);
-    ASKED("start 1 2; do not keep 0; hand over 0; signal 0 9");
+    ASKED("hand over 0; start 1 2; do not keep 0; signal 0 9");
 }
 END_TEST
 
@@ -624,7 +681,7 @@ START_TEST(test_a_dead_parked_worker_with_exit_code_0_has_failed_in_the_next_rou
     exits(2, 0);
     ASKED("");
     exits(0, 0);
-    ASKED("failed 1; stop 15 30000");
+    ASKED("stop 15 30000; failed 1");
 }
 END_TEST
 
@@ -674,7 +731,7 @@ START_TEST(test_parking_without_a_failure_breaks_the_round) {
     ASKED("keep 1");
     ck_assert_int_eq(node_deadline(&f.node), f.now + NODE_PATIENCE_MS);
     time_passes(NODE_PATIENCE_MS);
-    ASKED("failed 0; stop 15 30000");
+    ASKED("stop 15 30000; failed 0");
     ck_assert(f.node.is_broken);
     ck_assert_uint_eq(f.node.gave_up, 1);
 }
@@ -687,7 +744,7 @@ START_TEST(test_a_failure_that_comes_in_time_is_the_reason) {
     forget_what_it_asked();
     f.now += NODE_PATIENCE_MS / 2;
     exits(0, 1);
-    ASKED("failed 0; stop 15 30000");
+    ASKED("stop 15 30000; failed 0");
     ck_assert_int_eq(node_deadline(&f.node), CR_FOREVER);
     time_passes(NODE_PATIENCE_MS);
     ASKED(""); /* no action: worker 0's failure was reported before, when worker 0 exited */
@@ -706,7 +763,7 @@ START_TEST(test_a_round_without_its_parked_worker_does_not_succeed) {
     exits(2, 0);
     ASKED("keep 1; do not keep 1");
     time_passes(NODE_PATIENCE_MS);
-    ASKED("failed 0; stop 15 30000");
+    ASKED("stop 15 30000; failed 0");
 }
 END_TEST
 
@@ -720,7 +777,7 @@ START_TEST(test_a_hung_worker_writes_its_flight_record_first) {
     node_worker_dumped(&f.node, f.now, 1, 1, "/tmp/flight");
     ASKED("kill hung 1");
     exits(1, -9);
-    ASKED("failed 0; stop 15 30000");
+    ASKED("stop 15 30000; failed 0");
     ck_assert_int_eq(f.node.workers[1].hung_ms, 5000);
     ck_assert_uint_eq(f.node.workers[1].hung_step, 42);
 }
@@ -761,6 +818,19 @@ START_TEST(test_a_stop_does_not_lengthen_the_life_of_a_hung_worker) {
 }
 END_TEST
 
+/* The agreed step must not be smaller than the steps of any worker, and a hung worker may have made
+ * the most steps. */
+START_TEST(test_a_hung_worker_is_asked_for_its_step_too) {
+    running();
+    is_at_step(0, 5);
+    is_at_step(1, 9);
+    node_worker_hung(&f.node, f.now, 1, 9, 60000);
+    forget_what_it_asked();
+    change_comes(7);
+    ASKED("send 0 CHANGE; send 1 CHANGE; answer 7 step 9 needs 0");
+}
+END_TEST
+
 START_TEST(test_a_record_that_was_not_asked_for_kills_nothing) {
     running();
     f.has_channel[0] = f.has_channel[1] = true;
@@ -770,6 +840,18 @@ START_TEST(test_a_record_that_was_not_asked_for_kills_nothing) {
     node_worker_dumped(&f.node, f.now, 1, 0, "");
     node_worker_dumped(&f.node, f.now, 0, 1, "");
     ASKED("");
+}
+END_TEST
+
+/* Output and processor time are observed from time to time, so a hang can be reported after the
+ * workers have ended. */
+START_TEST(test_a_hang_that_is_reported_after_the_workers_ended_has_no_effect) {
+    running();
+    for (uint32_t i = 0; i < WORKERS; i++) exits(i, 0);
+    ASKED("succeeded 0");
+    node_hung(&f.node, f.now);
+    ASKED("");
+    ck_assert_int_eq(f.node.group.state, GROUP_WAITING);
 }
 END_TEST
 
@@ -838,7 +920,7 @@ START_TEST(test_a_leaving_node_whose_worker_fails_leaves) {
     notice(9000);
     forget_what_it_asked();
     exits(1, 1);
-    ASKED("failed 0; stop 15 30000");
+    ASKED("stop 15 30000; failed 0");
     dies_of_our_signal(0);
     dies_of_our_signal(2);
     processes_are_gone();
@@ -854,6 +936,15 @@ START_TEST(test_a_node_leaves_by_its_deadline) {
     ASKED("");
     time_passes(1);
     ASKED("leave; stop 15 30000");
+}
+END_TEST
+
+/* The kind of a notice comes from outside, for example from an operator's request. A node can only
+ * announce that it leaves, so any kind of notice means that. */
+START_TEST(test_a_notice_of_another_kind_means_that_the_node_leaves) {
+    running();
+    node_notice(&f.node, f.now, RENDEZVOUS_CHANGE_JOIN, 5000, "an operator asks");
+    ASKED("notice 2 5000 'leaving: an operator asks'");
 }
 END_TEST
 
@@ -890,6 +981,20 @@ END_TEST
 
 /* When a node is cut off from the coordinator, its workers have only the rest of its lease, even if
  * the node's notice gives them more time. */
+/* The lease limits only the workers of the round in which the node was cut off. */
+START_TEST(test_a_node_that_was_cut_off_gives_the_whole_grace_in_its_next_round) {
+    running();
+    node_stop(&f.node, f.now, 4000);
+    ASKED("stop 15 4000");
+    for (uint32_t i = 0; i < WORKERS; i++) dies_of_our_signal(i);
+    processes_are_gone();
+    round_begins(1);
+    forget_what_it_asked();
+    round_is_over();
+    ASKED("stop 15 30000");
+}
+END_TEST
+
 START_TEST(test_a_leaving_node_that_is_cut_off_has_no_more_time) {
     running();
     notice(9000);
@@ -951,8 +1056,9 @@ END_TEST
 
 /* ---- the policies of several programs ---- */
 
-/* Opens the node once more: worker 0 has the default policy, worker 1 is restarted alone twice in a
- * round, and the failure of worker 2 ends the job. */
+/* Opens the node once more, with a policy for each worker: worker 0 has the default policy, worker
+ * 1 is restarted alone up to twice in a round, and is a service if is_service is true; the failure
+ * of worker 2 ends the job. */
 static void with_policies(bool is_service) {
     struct node_policy policies[WORKERS] = {
         [1] = {.on_failure = NODE_RESTARTS_ALONE, .restarts = 2, .is_service = is_service},
@@ -971,7 +1077,7 @@ START_TEST(test_a_worker_is_restarted_alone_until_its_restarts_are_used_up) {
     ck_assert_int_eq(f.node.group.state, GROUP_RUNNING);
     ck_assert_uint_eq(f.node.group.living, 3);
     exits(1, 3);
-    ASKED("failed 0; stop 15 30000");
+    ASKED("stop 15 30000; failed 0");
 }
 END_TEST
 
@@ -1012,7 +1118,7 @@ START_TEST(test_a_worker_that_cannot_be_restarted_has_failed) {
     with_policies(false);
     f.cannot_start = 1;
     exits(1, 3);
-    ASKED("restart 1; failed 0; stop 15 30000");
+    ASKED("restart 1; stop 15 30000; failed 0");
     ck_assert_uint_eq(f.node.group.living, 2);
 }
 END_TEST
@@ -1031,8 +1137,15 @@ END_TEST
 
 START_TEST(test_a_failure_that_ends_the_job_is_final) {
     with_policies(false);
+    exits(2, 1);
+    ASKED("stop 15 30000; failed 0 (final)");
+}
+END_TEST
+
+START_TEST(test_a_final_failure_by_a_signal_says_so) {
+    with_policies(false);
     exits(2, -9);
-    ASKED("failed 0 (final); stop 15 30000");
+    ASKED("stop 15 30000; failed 0 (final, killed)");
 }
 END_TEST
 
@@ -1051,6 +1164,55 @@ START_TEST(test_the_round_does_not_wait_for_a_service) {
     processes_are_gone();
     ASKED("finish");
     ck_assert_int_eq(f.node.group.ending, GROUP_SUCCEEDED);
+}
+END_TEST
+
+/* All workers but the service have ended well, so the node's part of the round is a success. */
+START_TEST(test_a_service_that_fails_while_the_node_waits_fails_no_round) {
+    with_policies(true);
+    exits(0, 0);
+    exits(2, 0);
+    ASKED("succeeded 0");
+    exits(1, 3);
+    exits(1, 3);
+    ASKED("restart 1; restart 1");
+    exits(1, 3); /* its restarts are used up */
+    ASKED("");
+    ck_assert_int_eq(f.node.group.state, GROUP_WAITING);
+}
+END_TEST
+
+/* While a service is parked, the node does not count it among the services that run. When the job
+ * ends, the node stops the parked service, and must count it as running until it has ended. */
+START_TEST(test_a_parked_service_is_stopped_and_counted_when_the_job_ends) {
+    with_policies(true);
+    can_rejoin(1);
+    round_is_over();
+    rejoins(1);
+    ck_assert_uint_eq(f.node.group.services, 0);
+    job_ends(RENDEZVOUS_LOST);
+    ck_assert_uint_eq(f.node.group.services, 1);
+    for (uint32_t i = 0; i < WORKERS; i++) dies_of_our_signal(i);
+    ck_assert_uint_eq(f.node.group.services, 0);
+    ck_assert_uint_eq(f.node.group.living, 0);
+}
+END_TEST
+
+/* The node kills a parked worker to which it cannot send the next round. This worker is not
+ * restarted alone, because its policy applies to workers that fail by themselves. */
+START_TEST(test_a_worker_that_the_node_killed_is_not_restarted_alone) {
+    with_policies(false);
+    can_rejoin(1);
+    round_is_over();
+    rejoins(1);
+    dies_of_our_signal(0);
+    dies_of_our_signal(2);
+    processes_are_gone();
+    f.has_channel[1] = false;
+    round_begins(1);
+    forget_what_it_asked();
+    node_worker_exited(&f.node, f.now, 1, -SIGKILL, SIGKILL);
+    ASKED("stop 15 30000; failed 1");
 }
 END_TEST
 
@@ -1084,6 +1246,9 @@ int main(void) {
     tcase_add_test(t, test_a_worker_that_counts_from_the_start_is_frozen_before_its_first_step);
     tcase_add_test(t, test_a_worker_that_may_be_stopped_now_takes_no_part);
     tcase_add_test(t, test_the_node_is_ready_when_its_last_worker_is);
+    tcase_add_test(t, test_workers_that_connect_late_make_the_first_step_too);
+    tcase_add_test(t, test_late_workers_that_save_nothing_are_not_awaited);
+    tcase_add_test(t, test_workers_that_never_connect_are_not_awaited_later);
     tcase_add_test(t, test_reports_on_another_change_do_not_count);
     tcase_add_test(t, test_ending_for_a_change_is_no_success);
     tcase_add_test(t, test_a_worker_that_ends_is_not_awaited);
@@ -1111,16 +1276,20 @@ int main(void) {
     tcase_add_test(t, test_a_hung_worker_has_a_second_for_its_record);
     tcase_add_test(t, test_a_hung_worker_without_a_handler_is_killed_at_once);
     tcase_add_test(t, test_a_stop_does_not_lengthen_the_life_of_a_hung_worker);
+    tcase_add_test(t, test_a_hung_worker_is_asked_for_its_step_too);
     tcase_add_test(t, test_a_record_that_was_not_asked_for_kills_nothing);
+    tcase_add_test(t, test_a_hang_that_is_reported_after_the_workers_ended_has_no_effect);
     tcase_add_test(t, test_an_operator_gets_the_records_of_all);
     tcase_add_test(t, test_a_notice_is_announced_and_the_round_goes_on);
     tcase_add_test(t, test_a_leaving_node_keeps_no_worker_and_does_not_come_back);
     tcase_add_test(t, test_a_leaving_node_whose_worker_fails_leaves);
     tcase_add_test(t, test_a_node_whose_workers_cannot_be_killed_leaves_at_once);
     tcase_add_test(t, test_a_node_leaves_by_its_deadline);
+    tcase_add_test(t, test_a_notice_of_another_kind_means_that_the_node_leaves);
     tcase_add_test(t, test_only_the_first_notice_counts);
     tcase_add_test(t, test_without_a_round_a_node_leaves_at_once);
     tcase_add_test(t, test_a_notice_during_a_stop_is_obeyed_when_it_is_complete);
+    tcase_add_test(t, test_a_node_that_was_cut_off_gives_the_whole_grace_in_its_next_round);
     tcase_add_test(t, test_a_leaving_node_that_is_cut_off_has_no_more_time);
     tcase_add_test(t, test_a_signal_does_not_lengthen_the_time_of_a_node_that_is_cut_off);
     tcase_add_test(t, test_a_signal_is_passed_on_and_kept_workers_get_it_too);
@@ -1133,8 +1302,12 @@ int main(void) {
     tcase_add_test(t, test_a_worker_that_cannot_be_restarted_has_failed);
     tcase_add_test(t, test_a_worker_restarted_during_a_change_is_not_waited_for);
     tcase_add_test(t, test_a_failure_that_ends_the_job_is_final);
+    tcase_add_test(t, test_a_final_failure_by_a_signal_says_so);
     tcase_add_test(t, test_the_round_does_not_wait_for_a_service);
     tcase_add_test(t, test_a_service_that_ends_while_the_node_waits_changes_nothing);
+    tcase_add_test(t, test_a_service_that_fails_while_the_node_waits_fails_no_round);
+    tcase_add_test(t, test_a_parked_service_is_stopped_and_counted_when_the_job_ends);
+    tcase_add_test(t, test_a_worker_that_the_node_killed_is_not_restarted_alone);
     suite_add_tcase(s, t);
     return run_suite(s);
 }

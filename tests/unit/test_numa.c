@@ -45,8 +45,8 @@ static void put_cache(unsigned cpu, unsigned index, unsigned level, const char *
 }
 
 /* Writes a machine with two sockets of two NUMA nodes each; a node has four cores of two threads.
- * Node n has the CPUs 4n to 4n+3 and, as their second threads, the CPUs 4n+16 to 4n+19. Each two
- * cores share a last-level cache. A fifth node has memory but no CPUs. */
+ * Node n has the CPUs 4n to 4n+3 and, as their second threads, the CPUs 4n+16 to 4n+19. Cores 2i
+ * and 2i+1 share a last-level cache. A fifth node has memory but no CPUs. */
 static void two_sockets(void) {
     char list[32];
     for (unsigned node = 0; node < 4; node++) {

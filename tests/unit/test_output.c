@@ -1,8 +1,11 @@
 /* Tests parts of agent/output: the buffer with the last bytes of a stream, the splitter that cuts a
- * stream into lines, and log files. */
+ * stream into lines, the fold of equal lines, the texts of the live line, and log files. */
+#include "agent/output/fold.h"
 #include "agent/output/last_bytes.h"
 #include "agent/output/line_splitter.h"
+#include "agent/output/live_line.h"
 #include "agent/output/log_file.h"
+#include "base/clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -37,7 +40,7 @@ END_TEST
 
 /* ---- the splitter of lines ---- */
 
-/* Feeds the text in chunks and writes each line to `out` by `show`. */
+/* Feeds the text to the splitter in chunks of `chunk` bytes. show() writes each line to `out`. */
 static void split(struct line_splitter *s, const char *text, size_t len, size_t chunk,
                   void (*show)(struct cr_buffer *out, const struct line *line),
                   struct cr_buffer *out) {
@@ -86,6 +89,41 @@ START_TEST(test_updates_of_a_progress_bar) {
     ck_assert_int_eq((int) got.len, 17);
     ck_assert_mem_eq(got.data, "(1%>(2%><3%><end>", 17);
     cr_buffer_done(&got);
+    line_splitter_done(&s);
+}
+END_TEST
+
+START_TEST(test_whole_lines_at_once) {
+    struct line_splitter s = {0};
+    const char *rest = "pa";
+    size_t len = 2;
+    struct line line;
+    ck_assert_uint_eq(line_splitter_take_whole(&s, "a\nbb\npa", 7), 5);
+    ck_assert_uint_eq(s.at, 5);
+    ck_assert_uint_eq(line_splitter_take_whole(&s, "a\rb\n", 4), 0); /* an update is no line */
+    ck_assert_uint_eq(line_splitter_take_whole(&s, "part", 4), 0);
+    ck_assert_uint_eq(line_splitter_take_whole(&s, "", 0), 0);
+    ck_assert_int_eq(line_splitter_next(&s, &rest, &len, &line), 0);
+    ck_assert_uint_eq(line_splitter_take_whole(&s, "rt\nx\n", 5), 0); /* a line has begun */
+    rest = "rt\n", len = 3;
+    ck_assert_int_eq(line_splitter_next(&s, &rest, &len, &line), 1);
+    ck_assert_uint_eq(line.from, 5);
+    ck_assert_mem_eq(line.data, "part", line.len);
+    ck_assert_uint_eq(line_splitter_take_whole(&s, "x\n", 2), 2);
+    ck_assert_uint_eq(s.from, 12);
+    line_splitter_done(&s);
+}
+END_TEST
+
+START_TEST(test_whole_lines_of_a_large_input) {
+    struct line_splitter s = {0};
+    char many[LINE_MAX_LEN + 10];
+    for (size_t i = 0; i < sizeof(many); i++) many[i] = i % 2 == 0 ? 'x' : '\n';
+    ck_assert_uint_eq(line_splitter_take_whole(&s, many, sizeof(many)), LINE_MAX_LEN);
+    ck_assert_uint_eq(line_splitter_take_whole(&s, many + LINE_MAX_LEN, 10), 10);
+    memset(many, 'x', sizeof(many)); /* a long line takes the way of line_splitter_next() */
+    many[sizeof(many) - 1] = '\n';
+    ck_assert_uint_eq(line_splitter_take_whole(&s, many, sizeof(many)), 0);
     line_splitter_done(&s);
 }
 END_TEST
@@ -158,7 +196,8 @@ static uint64_t size_of(const char *name) {
     return stat(name, &st) < 0 ? 0 : (uint64_t) st.st_size;
 }
 
-/* Appends lines of 100 bytes that contain their number, and returns the last number. */
+/* Appends one line of 100 bytes for each number from `from` to `to` - 1; the line contains the
+ * number. Returns the last number. */
 static unsigned append_lines(struct log_file *f, unsigned from, unsigned to) {
     for (unsigned i = from; i < to; i++) {
         char line[128];
@@ -218,6 +257,89 @@ START_TEST(test_log_file_without_limit) {
 }
 END_TEST
 
+/* ---- the fold ---- */
+
+/* Takes all lines that are due at now_ms out of the fold, and checks that they are `want`: for each
+ * line its ranks, ":", the text, and " ". */
+static void take_folded(struct fold *f, int64_t now_ms, bool all, const char *want) {
+    static const uint32_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct cr_buffer got = {0};
+    struct fold_line line;
+    while (fold_take(f, now_ms, all, &line)) {
+        ck_assert_int_eq(fold_ranks(&got, line.joined, numbers, 4), 0);
+        ck_assert_int_eq(cr_buffer_printf(&got, ":%.*s ", (int) line.len, line.text), 0);
+    }
+    ck_assert_int_eq(cr_buffer_printf(&got, "%s", ""), 0);
+    ck_assert_str_eq(got.data, want);
+    cr_buffer_done(&got);
+}
+
+static void fold_text(struct fold *f, uint32_t rank, const char *text, int64_t now_ms) {
+    ck_assert_int_eq(fold_add(f, 0, 4, rank, text, strlen(text), now_ms), 0);
+}
+
+START_TEST(test_equal_lines_are_folded) {
+    struct fold *f = fold_new(4);
+    for (uint32_t r = 0; r < 4; r++) fold_text(f, r, "same", 0);
+    take_folded(f, 0, false, "0-3:same "); /* at once: all have written it */
+    fold_text(f, 0, "a", 10), fold_text(f, 2, "a", 20), fold_text(f, 3, "a", 30);
+    fold_text(f, 1, "b", 40);
+    ck_assert_int_eq(fold_due_ms(f), 10 + FOLD_MS);
+    take_folded(f, 9 + FOLD_MS, false, "");
+    take_folded(f, 10 + FOLD_MS, false, "0,2-3:a ");
+    take_folded(f, 10 + FOLD_MS, true, "1:b ");
+    ck_assert_int_eq(fold_due_ms(f), CR_FOREVER);
+    fold_free(f);
+}
+END_TEST
+
+START_TEST(test_a_fold_keeps_the_order_of_each_rank) {
+    struct fold *f = fold_new(4);
+    fold_text(f, 0, "x", 0), fold_text(f, 0, "y", 0), fold_text(f, 0, "x", 0);
+    fold_text(f, 1, "y", 0); /* rank 1 is added to the second line */
+    /* rank 1 is added to the third line, the second "x". If it were added to the first line, its
+     * "x" would come before its "y". */
+    fold_text(f, 1, "x", 0);
+    fold_text(f, 1, "x", 0); /* makes a fourth line */
+    take_folded(f, 0, true, "0:x 0-1:y 0-1:x 1:x ");
+    fold_free(f);
+}
+END_TEST
+
+START_TEST(test_a_fold_is_bounded_and_keeps_kinds_apart) {
+    struct fold *f = fold_new(4);
+    struct fold_line line;
+    char text[16];
+    for (int i = 0; i <= FOLD_LINES_MAX; i++) {
+        (void) snprintf(text, sizeof(text), "%d", i);
+        fold_text(f, 0, text, 0);
+    }
+    ck_assert(fold_take(f, 0, false, &line));
+    ck_assert(!fold_take(f, 0, false, &line));
+    fold_free(f);
+    f = fold_new(4);
+    ck_assert_int_eq(fold_add(f, 0, 4, 0, "x", 1, 0), 0);
+    ck_assert_int_eq(fold_add(f, 1, 4, 1, "x", 1, 0), 0);
+    take_folded(f, 0, true, "0:x 1:x ");
+    fold_free(f);
+}
+END_TEST
+
+/* ---- the live line ---- */
+
+START_TEST(test_texts_of_the_live_line) {
+    static const char text[] = "\033[31m\303\244b\033[0mc\033[A\t\007d\033[";
+    struct cr_buffer clean = {0};
+    ck_assert_int_eq(live_line_clean(&clean, text, sizeof(text) - 1), 0);
+    ck_assert_uint_eq(clean.len, 15);
+    ck_assert_mem_eq(clean.data, "\033[31m\303\244b\033[0mc d", 15);
+    ck_assert_uint_eq(live_line_fit(clean.data, clean.len, 5), 15);
+    ck_assert_uint_eq(live_line_fit(clean.data, clean.len, 4), 14);
+    ck_assert_uint_eq(live_line_fit(clean.data, clean.len, 1), 7); /* the colour and two bytes */
+    cr_buffer_done(&clean);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("output");
     TCase *t = tcase_create("output");
@@ -225,8 +347,14 @@ int main(void) {
     tcase_add_test(t, test_last_bytes);
     tcase_add_test(t, test_lines_in_any_chunks);
     tcase_add_test(t, test_updates_of_a_progress_bar);
+    tcase_add_test(t, test_whole_lines_at_once);
+    tcase_add_test(t, test_whole_lines_of_a_large_input);
     tcase_add_test(t, test_long_lines_come_in_pieces);
     tcase_add_test(t, test_long_lines_can_be_skipped);
+    tcase_add_test(t, test_equal_lines_are_folded);
+    tcase_add_test(t, test_a_fold_keeps_the_order_of_each_rank);
+    tcase_add_test(t, test_a_fold_is_bounded_and_keeps_kinds_apart);
+    tcase_add_test(t, test_texts_of_the_live_line);
     tcase_add_test(t, test_log_file_keeps_first_and_last_part);
     tcase_add_test(t, test_log_file_without_limit);
     suite_add_tcase(s, t);

@@ -274,7 +274,8 @@ START_TEST(modes) {
     ck_assert_int_eq(RESOLVE("train.py", .run_path = 1, .no_python = 1, .module = 1), 0);
     ck_assert_str_eq(p.argv[1], "-u");
     ck_assert_str_eq(p.argv[2], "-c");
-    /* the agent replaces $local_rank and the like in arguments, so this one must have no '$' */
+    /* the agent replaces $local_rank and the like in arguments, so this argument must have no
+     * '$' */
     ck_assert_ptr_null(strchr(p.argv[3], '$'));
     ck_assert_str_eq(p.argv[4], "train.py");
     ck_assert_str_eq(p.argv[5], "a");

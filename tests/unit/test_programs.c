@@ -1,6 +1,6 @@
-/* Tests of launcher/options/programs.h: where the command line of a further program begins, and
- * what it says; of the job that follows from it, and of the workers' places in their roles. */
-#include "agent/role.h"
+/* Tests of launcher/options/programs.h (where the command line of a further program begins, and
+ * what it says), of the job that is built from several programs, and of the workers' role ranks. */
+#include "agent/attempt/role.h"
 #include "launcher/job.h"
 #include "tests/lib/fake_environment.h"
 #include "tests/lib/run_suite.h"
@@ -145,8 +145,8 @@ START_TEST(test_too_many_programs) {
 }
 END_TEST
 
-/* Three nodes run the same two programs, and this one is the second: before it come one node's
- * workers of each role. */
+/* Three nodes run the same two programs. The round is as the second node gets it. So in each role,
+ * the role ranks of the first node's workers come before those of the second node's workers. */
 START_TEST(test_places_in_the_role) {
     ck_assert_int_eq(BUILD("-ppn", "2", "a", ":", "-ppn", "3", "--role=r", "b"), 0);
     struct rendezvous_round round = {

@@ -32,6 +32,18 @@ START_TEST(a_quiet_node_hangs_at_the_limit) {
 }
 END_TEST
 
+/* With two samples in the limit, a quiet node is found at the second sample. */
+START_TEST(samples_may_be_rare) {
+    begin(60000);
+    q.interval_ms = 60000;
+    ck_assert_int_eq(quiet_next_ms(&q), 60000);
+    ck_assert_int_eq(run(600000, 5, 5, 0), 60000);
+    begin(60000);
+    q.interval_ms = 60000;
+    ck_assert_int_eq(run(600000, 20, 0, 0), -1);
+}
+END_TEST
+
 START_TEST(output_is_activity) {
     begin(60000);
     ck_assert_int_eq(run(1000000, 0, 0, 1), -1);
@@ -80,6 +92,7 @@ int main(void) {
     Suite *s = suite_create("quiet");
     TCase *t = tcase_create("quiet");
     tcase_add_test(t, a_quiet_node_hangs_at_the_limit);
+    tcase_add_test(t, samples_may_be_rare);
     tcase_add_test(t, output_is_activity);
     tcase_add_test(t, one_busy_worker_is_enough);
     tcase_add_test(t, output_alone_can_count);

@@ -1,5 +1,5 @@
-/* Tests of the order and the times in which a node tries the addresses of its coordinator, and of
- * how it recognises other programs, without sockets. */
+/* Tests, without sockets, in which order and when a node tries the addresses of its coordinator,
+ * and how it recognises another program that answers there. */
 #include "rendezvous/dial/race_internal.h"
 
 #include "base/clock.h"
@@ -107,7 +107,9 @@ START_TEST(what_the_last_race_found_out_is_not_forgotten) {
     struct race last;
     BEGIN("1.1.1.1", "2.2.2.2");
     (void) race_start_next(&race, 1000);
-    race_failed(&race, 1000, 0, "it speaks HTTP");
+    ck_assert(!race_has_stranger(&race));
+    race_met_stranger(&race, 1000, 0, "it speaks HTTP");
+    ck_assert(race_has_stranger(&race));
     (void) race_start_next(&race, 1000);
     last = race;
     BEGIN("2.2.2.2", "1.1.1.1");
@@ -115,7 +117,9 @@ START_TEST(what_the_last_race_found_out_is_not_forgotten) {
     (void) race_start_next(&race, 1000);
     (void) race_start_next(&race, 1250);
     expect_text("2.2.2.2: no answer, 1.1.1.1: it speaks HTTP");
+    ck_assert(race_has_stranger(&race));
     race_failed(&race, 1300, 1, "connection refused");
+    ck_assert(!race_has_stranger(&race));
     expect_text("2.2.2.2: no answer, 1.1.1.1: connection refused");
 }
 END_TEST

@@ -9,7 +9,8 @@
 #define KEPT(tag, rank, size) {true, true, tag, rank, size}
 #define NOTHING               {true, true, 0, 0, 0}
 
-/* Decides for entries[size], passes the plan through its text, and returns it. */
+/* Makes the plan for `entries`, writes it as text, and returns what is read back from the text, as
+ * a rank would read it. */
 static struct reform_plan decide(const struct reform_entry *entries, int size) {
     struct reform_plan plan, read;
     ck_assert(reform_decide(entries, size, 77, &plan));
@@ -60,7 +61,8 @@ START_TEST(fresh_where_nccl_cannot_do_it) {
     assert_fresh((struct reform_entry[]){KEPT(5, 0, 3), NOTHING, KEPT(5, 2, 3)}, 3);
     /* survivors in another order */
     assert_fresh((struct reform_entry[]){KEPT(5, 2, 3), KEPT(5, 0, 3)}, 2);
-    /* one rank without ncclCommShrink(), or a new rank without ncclCommGrow() */
+    /* The ranks must start from nothing if one rank of the last round lacks ncclCommShrink(), or if
+     * a new rank lacks ncclCommGrow(). */
     assert_fresh((struct reform_entry[]){KEPT(5, 0, 3), {false, false, 5, 1, 3}}, 2);
     assert_fresh((struct reform_entry[]){KEPT(5, 0, 2), {true, false, 0, 0, 0}}, 2);
     /* entries that contradict each other */

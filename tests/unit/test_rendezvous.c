@@ -64,7 +64,8 @@ static int is_open(uint16_t port) {
 
 struct agent {
     struct rendezvous *r;
-    int in_call; /* not 0 while the agent calls a function of `r`, which must not call back */
+    /* not 0 while the agent is in a call of a function of `r`; no callback may run in that time */
+    int in_call;
     int fail_rounds; /* number of rounds that fail before one succeeds */
     int rounds, stops, ends, closed;
     int leave_at_round, close_in_round;
@@ -132,8 +133,9 @@ static const struct rendezvous_events events = {
 
 static struct rendezvous_options one_node(uint32_t max_restarts) {
     return (struct rendezvous_options){
-        .run_id = "job", .backend = "c10d", .standalone = 1, .min_nodes = 1, .max_nodes = 1,
-        .node_rank = -1, .role = "default", .local_world_size = 4, .max_restarts = max_restarts,
+        .run_id = "job", .backend = "c10d", .standalone = 1, .loopback_only = true,
+        .min_nodes = 1, .max_nodes = 1, .node_rank = -1, .role = "default",
+        .local_world_size = 4, .max_restarts = max_restarts,
         .join_timeout_ms = 600000, .last_call_timeout_ms = 30000, .close_timeout_ms = 30000,
         .heartbeat_timeout_ms = 5000, .keep_alive_interval_ms = 5000, .keep_alive_max_attempt = 3,
         .read_timeout_ms = 60000, .is_host = -1};
@@ -652,11 +654,11 @@ START_TEST(another_version_is_refused_with_both_versions) {
     struct cr_buffer says = {0};
     struct rdzv_message m = {.type = RDZV_HELLO};
     m.hello = (struct rdzv_hello){
-        .version_min = 7, .version_max = 9, .software = "crun 99", .run_id = "job"};
+        .version_min = 97, .version_max = 99, .software = "crun 99", .run_id = "job"};
     ck_assert_int_eq(cr_buffer_append(&says, RDZV_MAGIC, RDZV_MAGIC_LEN), 0);
     ck_assert_int_eq(rdzv_message_encode(&m, RDZV_VERSION_MIN, &says), 0);
     answer_stranger(&s, says.data, says.len);
-    ck_assert_ptr_nonnull(strstr(refusal(&s), "'crun 99') speaks rendezvous protocol 7 to 9"));
+    ck_assert_ptr_nonnull(strstr(refusal(&s), "'crun 99') speaks rendezvous protocol 97 to 99"));
     ck_assert_uint_eq(s.answer.refused.version_max, RDZV_VERSION_MAX);
     cr_buffer_done(&says);
 }

@@ -187,6 +187,52 @@ START_TEST(long_text_is_split_into_records) {
 }
 END_TEST
 
+/* Begins a handshake at a host that defers the answer: `host` is in the state AGREE. */
+static void begin_deferred(void) {
+    host = secure_tunnel_accept(&keys, host_random);
+    secure_tunnel_defer(host);
+    node = node_of(SECRET, SECURE_MEMBER, "job");
+    carry(node, host);
+    ck_assert_str_eq(secure_state_name(secure_tunnel_state(host)), "AGREE");
+    ck_assert_uint_eq(secure_tunnel_out(host)->len, 0);
+}
+
+START_TEST(an_answer_may_be_computed_later) {
+    begin_deferred();
+    secure_tunnel_agree(host);
+    ck_assert_str_eq(secure_state_name(secure_tunnel_state(host)), "AGREE");
+    secure_tunnel_agreed(host);
+    carry(host, node);
+    ck_assert(secure_tunnel_is_open(node));
+    say(node, "hello");
+    carry(node, host);
+    ck_assert(secure_tunnel_is_open(host));
+    expect_plain(host, "hello");
+    free_both();
+}
+END_TEST
+
+/* A node sends nothing before it has the answer, so such bytes are those of an attacker. */
+START_TEST(bytes_before_the_deferred_answer_open_nothing) {
+    static const char bytes[2048] = {0, 20};
+    begin_deferred();
+    secure_tunnel_receive(host, bytes, 100);
+    secure_tunnel_agree(host);
+    secure_tunnel_agreed(host);
+    expect_failure(host, SECURE_REPLAY);
+    expect_plain(host, "");
+    free_both();
+    begin_deferred();
+    secure_tunnel_receive(host, bytes, sizeof(bytes)); /* fails while the answer is computed */
+    expect_failure(host, SECURE_STRANGE);
+    secure_tunnel_agree(host);
+    secure_tunnel_agreed(host);
+    expect_failure(host, SECURE_STRANGE);
+    ck_assert_uint_eq(secure_tunnel_out(host)->len, 0);
+    free_both();
+}
+END_TEST
+
 /* ---- strangers and attackers ---- */
 
 /* Connects `stranger`, which has another key, to a host with SECRET. Both ends must notice that the
@@ -368,6 +414,178 @@ START_TEST(ends_without_a_common_protocol_name_the_reason) {
 }
 END_TEST
 
+/* A coordinator with 100,000 members has no room for the empty buffers of idle connections. */
+START_TEST(an_idle_connection_keeps_no_memory_for_received_bytes) {
+    host = secure_tunnel_accept(NULL, NULL);
+    secure_tunnel_receive(host, "CRUN", 4);
+    secure_tunnel_receive(host, "rdzv", 4);
+    expect_plain(host, "CRUNrdzv");
+    secure_tunnel_receive(host, "HELLO", 5);
+    expect_plain(host, "HELLO");
+    ck_assert_uint_eq(secure_tunnel_raw(host)->cap, 0);
+    secure_tunnel_free(host);
+    open_both();
+    ck_assert_uint_eq(secure_tunnel_raw(host)->cap, 0);
+    free_both();
+}
+END_TEST
+
+/* ---- credentials ---- */
+
+static int taken; /* number of the newest credential that was read */
+
+/* A voucher without a daemon: a credential is the number of a secret, and is read once. */
+static int make_credential(const uint8_t secret[SECURE_KEY], char out[SECURE_CREDENTIAL_MAX],
+                           struct cr_error *err) {
+    (void) err;
+    (void) snprintf(out, SECURE_CREDENTIAL_MAX, "credential %d", secret[0]);
+    return 0;
+}
+
+static int read_credential(const char *credential, uint8_t secret[SECURE_KEY],
+                           struct cr_error *err) {
+    int number = 0;
+    if (sscanf(credential, "credential %d", &number) != 1 || number == taken) {
+        return cr_fail(err, -EACCES, "repeated");
+    }
+    taken = number;
+    memset(secret, 0, SECURE_KEY);
+    secret[0] = (uint8_t) number;
+    return 0;
+}
+
+static const struct secure_voucher voucher = {.make = make_credential, .read = read_credential};
+static const struct secure_keys vouching = {.voucher = &voucher};
+
+static struct secure_tunnel *vouched_node(uint8_t number, const char *run_id) {
+    uint8_t secret[SECURE_KEY] = {number};
+    char credential[SECURE_CREDENTIAL_MAX];
+    ck_assert_int_eq(voucher.make(secret, credential, NULL), 0);
+    return secure_tunnel_vouch(SECURE_MEMBER, run_id, secret, credential, node_random);
+}
+
+static void open_vouched(uint8_t number) {
+    host = secure_tunnel_accept(&vouching, host_random);
+    node = vouched_node(number, "job");
+}
+
+START_TEST(a_credential_opens_a_tunnel) {
+    open_vouched(1);
+    struct cr_buffer *out = secure_tunnel_out(node);
+    for (size_t i = 0; i < out->len; i++) secure_tunnel_receive(host, out->data + i, 1);
+    cr_buffer_clear(out);
+    carry(host, node);
+    say(node, "hello");
+    carry(node, host);
+    expect_plain(host, "hello");
+    ck_assert(secure_tunnel_is_open(host) && secure_tunnel_role(host) == SECURE_MEMBER);
+    ck_assert_str_eq(secure_tunnel_run_id(host), "job");
+    say(host, "welcome");
+    carry(host, node);
+    expect_plain(node, "welcome");
+    free_both();
+}
+END_TEST
+
+START_TEST(a_repeated_credential_is_refused_with_the_reason) {
+    open_vouched(2);
+    carry(node, host);
+    free_both();
+    open_vouched(2);
+    carry(node, host);
+    expect_failure(host, SECURE_BAD_CREDENTIAL);
+    ck_assert_str_eq(secure_tunnel_detail(host), "repeated");
+    carry(host, node);
+    expect_failure(node, SECURE_BAD_CREDENTIAL);
+    free_both();
+}
+END_TEST
+
+/* The daemon that reads credentials may be stopped, so the loop of a coordinator must not wait for
+ * it: secure_tunnel_receive() leaves the credential to secure_tunnel_agree(), which another thread
+ * calls. */
+START_TEST(a_deferred_credential_is_read_by_the_thread_that_agrees) {
+    taken = 0;
+    open_vouched(6);
+    secure_tunnel_defer(host);
+    carry(node, host);
+    ck_assert_str_eq(secure_state_name(secure_tunnel_state(host)), "AGREE");
+    ck_assert_int_eq(taken, 0);
+    secure_tunnel_agree(host);
+    ck_assert_int_eq(taken, 6);
+    secure_tunnel_agreed(host);
+    carry(host, node);
+    say(node, "hello");
+    carry(node, host);
+    expect_plain(host, "hello");
+    free_both();
+    open_vouched(6); /* the voucher refuses a repeated credential */
+    secure_tunnel_defer(host);
+    carry(node, host);
+    secure_tunnel_agree(host);
+    ck_assert_str_eq(secure_tunnel_detail(host), "");
+    secure_tunnel_agreed(host);
+    expect_failure(host, SECURE_BAD_CREDENTIAL);
+    ck_assert_str_eq(secure_tunnel_detail(host), "repeated");
+    free_both();
+}
+END_TEST
+
+/* Whoever is on the way can replace each byte of the head, and of the handshake message. */
+START_TEST(a_changed_credential_or_head_opens_nothing) {
+    open_vouched(3);
+    size_t len = secure_tunnel_out(node)->len;
+    free_both();
+    for (size_t at = 0; at < len; at++) {
+        taken = 0;
+        open_vouched(4);
+        secure_tunnel_out(node)->data[at] ^= 1;
+        carry(node, host);
+        ck_assert(!secure_tunnel_is_open(host));
+        ck_assert(secure_tunnel_state(host) != SECURE_CONFIRM);
+        free_both();
+    }
+}
+END_TEST
+
+START_TEST(an_end_with_munge_and_one_without_name_the_reason) {
+    taken = 0;
+    host = secure_tunnel_accept(&vouching, host_random);
+    node = node_of(SECRET, SECURE_MEMBER, "job");
+    carry(node, host);
+    expect_failure(host, SECURE_ONLY_MUNGE);
+    carry(host, node);
+    expect_failure(node, SECURE_ONLY_MUNGE);
+    free_both();
+    for (int i = 0; i < 2; i++) { /* a coordinator with a token file, and an open one */
+        host = secure_tunnel_accept(i == 0 ? &keys : NULL, host_random);
+        node = vouched_node(5, "job");
+        carry(node, host);
+        expect_failure(host, SECURE_NO_MUNGE);
+        carry(host, node);
+        expect_failure(node, SECURE_NO_MUNGE);
+        free_both();
+    }
+    host = secure_tunnel_accept(&vouching, host_random);
+    secure_tunnel_receive(host, "CRUNrdzv and HELLO", 18);
+    expect_failure(host, SECURE_IS_PLAIN);
+    secure_tunnel_free(host);
+    ck_assert_int_eq(taken, 0);
+}
+END_TEST
+
+START_TEST(a_giant_credential_is_refused_before_it_has_come) {
+    host = secure_tunnel_accept(&vouching, host_random);
+    secure_tunnel_receive(host, "CRUNsec1\2\1\0\3job\xff\xff", 17);
+    expect_failure(host, SECURE_STRANGE);
+    secure_tunnel_free(host);
+    host = secure_tunnel_accept(&vouching, host_random);
+    secure_tunnel_receive(host, "CRUNsec1\2\1\0\3job\0\0", 17);
+    expect_failure(host, SECURE_STRANGE);
+    secure_tunnel_free(host);
+}
+END_TEST
+
 /* ---- token files ---- */
 
 static void expect_parse_error(const char *text, const char *want) {
@@ -447,13 +665,16 @@ START_TEST(a_changed_file_is_read_again_and_a_broken_one_is_not_used) {
 END_TEST
 
 int main(void) {
-    if (!primitives_exist()) return 1; /* as secure_ring_open() does in every program */
+    /* initializes libsodium; outside of tests, secure_ring_open() does this */
+    if (!primitives_exist()) return 1;
     Suite *suite = suite_create("secure");
     TCase *wire = tcase_create("tunnel"), *files = tcase_create("token_file");
     tcase_add_checked_fixture(wire, set_up, NULL);
     tcase_add_test(wire, the_handshake_is_that_of_the_published_vector);
     tcase_add_test(wire, ends_with_one_secret_understand_each_other);
     tcase_add_test(wire, bytes_may_come_one_by_one);
+    tcase_add_test(wire, an_answer_may_be_computed_later);
+    tcase_add_test(wire, bytes_before_the_deferred_answer_open_nothing);
     tcase_add_test(wire, long_text_is_split_into_records);
     tcase_add_test(wire, another_secret_is_refused);
     tcase_add_test(wire, the_key_of_another_job_or_role_is_refused);
@@ -465,6 +686,13 @@ int main(void) {
     tcase_add_test(wire, any_changed_byte_is_noticed);
     tcase_add_test(wire, a_giant_record_is_refused_before_it_has_come);
     tcase_add_test(wire, ends_without_a_common_protocol_name_the_reason);
+    tcase_add_test(wire, an_idle_connection_keeps_no_memory_for_received_bytes);
+    tcase_add_test(wire, a_credential_opens_a_tunnel);
+    tcase_add_test(wire, a_deferred_credential_is_read_by_the_thread_that_agrees);
+    tcase_add_test(wire, a_repeated_credential_is_refused_with_the_reason);
+    tcase_add_test(wire, a_changed_credential_or_head_opens_nothing);
+    tcase_add_test(wire, an_end_with_munge_and_one_without_name_the_reason);
+    tcase_add_test(wire, a_giant_credential_is_refused_before_it_has_come);
     tcase_add_checked_fixture(files, set_up, NULL);
     tcase_add_test(files, a_weak_or_malformed_secret_is_refused_and_not_shown);
     tcase_add_test(files, operators_have_keys_of_their_own);

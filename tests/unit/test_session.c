@@ -260,7 +260,7 @@ START_TEST(builds_without_a_common_version_part_with_both_ranges) {
     setup();
     struct rdzv_message hello = {.type = RDZV_HELLO};
     hello.hello = (struct rdzv_hello){
-        .version_min = 7, .version_max = 9, .software = "crun 99", .run_id = "job"};
+        .version_min = 97, .version_max = 99, .software = "crun 99", .run_id = "job"};
     cr_buffer_clear(&node.out);
     ck_assert_int_eq(cr_buffer_append(&node.out, RDZV_MAGIC, RDZV_MAGIC_LEN), 0);
     ck_assert_int_eq(member_session_send(&node, &hello), 0);
@@ -269,7 +269,7 @@ START_TEST(builds_without_a_common_version_part_with_both_ranges) {
     ck_assert_int_eq(m.type, RDZV_REFUSED);
     ck_assert_uint_eq(m.refused.version_max, RDZV_VERSION_MAX);
     ck_assert_uint_eq(m.refused.epoch, 0);
-    ck_assert_ptr_nonnull(strstr(m.refused.why, "'crun 99') speaks rendezvous protocol 7 to 9"));
+    ck_assert_ptr_nonnull(strstr(m.refused.why, "'crun 99') speaks rendezvous protocol 97 to 99"));
     ck_assert_int_eq(hellos, 0);
 }
 END_TEST
@@ -426,7 +426,7 @@ END_TEST
 START_TEST(a_greeting_takes_ten_seconds_at_most) {
     setup();
     pass(SESSION_GREETING_MS - 1);
-    to_host(); /* the arrival of HELLO does not extend the limit */
+    to_host(); /* HELLO does not extend the time limit of the greeting */
     ck_assert_int_eq(host.state, HOST_SESSION_JOIN);
     pass(1);
     ck_assert_int_eq(host.state, HOST_SESSION_CLOSED);

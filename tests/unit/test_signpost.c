@@ -1,4 +1,5 @@
-/* Tests of what stands on a signpost, and of the bytes by which it is asked. */
+/* Tests of the value of a signpost's key, which names the hosting node, and of the request by which
+ * a node reads it. */
 #include "rendezvous/way/signpost_value_internal.h"
 #include "tests/lib/run_suite.h"
 

@@ -243,9 +243,9 @@ START_TEST(test_legacy_numbers) {
 END_TEST
 
 /* An old server has neither append nor queues. The client makes append from compare_set, and
- * refuses queue operations with -ENOTSUP. The key holds "y" already, the bytes that are appended;
- * while the client appends, another client changes the key to "x". The first compare_set only reads
- * the key. */
+ * refuses queue operations with -ENOTSUP. Here the client appends "y" to a key that holds "y".
+ * While it does so, another client changes the key to "x". The first compare_set only reads the
+ * key. */
 START_TEST(test_legacy_lacks) {
     struct peer p;
     struct store_client *c =
@@ -264,8 +264,9 @@ START_TEST(test_legacy_lacks) {
 }
 END_TEST
 
-/* compare_set replies to a missing key with the expected value. The client takes this reply to its
- * first request as an empty value, which it expects next. */
+/* If the key is missing, the server replies to compare_set with the expected value of the request,
+ * here "y?". From this reply to its first request the client concludes that the key has no value,
+ * so its second request expects an empty value. */
 START_TEST(test_legacy_appends_to_a_missing_key) {
     struct peer p;
     struct store_client *c =
@@ -512,7 +513,8 @@ END_TEST
 
 static void *listen_later(void *arg) {
     struct listener *l = arg;
-    struct timespec t = {0, 150 * 1000000}; /* until then the client's connections are refused */
+    /* 150 ms, in which the client's connections are refused because the port does not listen yet */
+    struct timespec t = {0, 150 * 1000000};
     (void) nanosleep(&t, NULL);
     if (listen(l->fd, 8) < 0) return NULL;
     return listener_accept_all(l);

@@ -76,7 +76,7 @@ static void exercise_values(struct store *s) {
     ck_assert_int_eq(store_append(s, B("log"), B("ab"), LONG_MS, &err), 0);
     ck_assert_int_eq(store_append(s, B("log"), B("cd"), LONG_MS, &err), 0);
     get_is(s, "log", "abcd");
-    /* append twice the same bytes: compare_set could not tell that the second one does nothing */
+    /* a second append of the same bytes must take effect, too */
     ck_assert_int_eq(store_append(s, B("twice"), B("ab"), LONG_MS, &err), 0);
     ck_assert_int_eq(store_append(s, B("twice"), B("ab"), LONG_MS, &err), 0);
     get_is(s, "twice", "abab");

@@ -1,6 +1,6 @@
-/* Tests store/gateway, both ends of a trunk: which requests of a node become one at the store, what
- * a lost connection leaves undone, and what a hostile other end can do. test_store_model.c compares
- * random requests through gateways with a model. */
+/* Tests store/gateway, both ends of a trunk: which requests of a node are sent to the store as one
+ * request, that each request is carried out once although connections break, and what a hostile
+ * other end can do. test_store_model.c compares random requests through gateways with a model. */
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_peer.h"
 #include "tests/lib/store_trunk.h"
@@ -88,13 +88,15 @@ START_TEST(waits_of_a_node_become_one) {
 }
 END_TEST
 
-/* A reply that was under way when the WAIT came says nothing about the time after the WAIT. */
+/* A reply that the store sent before a worker's WAIT must not end that WAIT, because the key may
+ * have been deleted between the reply and the WAIT. */
 START_TEST(a_later_wait_is_not_answered_by_an_earlier_end) {
     struct store_gateway_worker *first = join(), *later = join();
     wait_for(first, "k");
     settle();
     set(first, "k");
-    (void) trunk_up(&trunk, SIZE_MAX); /* the wait ends at the store; the answer is under way */
+    /* the store ends the wait of `first`; its reply is under way to the gateway */
+    (void) trunk_up(&trunk, SIZE_MAX);
     trunk_wake(&keys);
     ask(later, STORE_OP_DELETE, "k");
     wait_for(later, "k");
@@ -110,7 +112,8 @@ END_TEST
 START_TEST(an_element_of_a_queue_ends_one_wait) {
     struct store_gateway_worker *w[3], *other = join();
     for (int i = 0; i < 3; i++) wait_for(w[i] = join(), "q");
-    ask(other, STORE_OP_GET, "nothing"); /* its reply shows that the WAITs came before */
+    /* when the reply to this GET arrives, the store has received the three WAITs before it */
+    ask(other, STORE_OP_GET, "nothing");
     settle();
     for (int n = 1; n <= 3; n++) {
         push(other, "q");
@@ -168,6 +171,58 @@ START_TEST(a_worker_that_closed_its_side_gets_its_replies) {
 }
 END_TEST
 
+/* A worker sends 60 requests for a value of 1 MiB at once, closes its sending side, and reads its
+ * replies late. The gateway must never hold more than 40 MiB of replies for it, and in the end the
+ * worker must have got all of them. */
+START_TEST(a_worker_that_does_not_read_fills_no_memory) {
+    enum { COUNT = 60, SIZE = 1 << 20 };
+    const char *reason;
+    struct store_gateway_worker *w = join(), *other = join();
+    struct cr_buffer bytes = {0};
+    struct store_encoder e = {&bytes, STORE_DIALECT_MODERN, STORE_BYTES("/")};
+    ck_assert_int_eq(store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES("k"), SIZE), 0);
+    ck_assert_int_eq(cr_buffer_reserve(&bytes, SIZE), 0);
+    memset(bytes.data + bytes.len, 'x', SIZE);
+    bytes.len += SIZE;
+    for (int i = 0; i < COUNT; i++) {
+        ck_assert_int_eq(store_encode_key(&e, STORE_OP_GET, STORE_BYTES("k")), 0);
+    }
+    say(w, &bytes);
+    cr_buffer_done(&bytes);
+    store_gateway_half_closed(w);
+    size_t total = 0;
+    for (int i = 0; i < COUNT && total < COUNT * (size_t) (SIZE + 8); i++) {
+        settle();
+        bool is_over = store_gateway_is_over(w, &reason);
+        size_t n = got(w);
+        ck_assert_uint_gt(n, 0);
+        ck_assert_uint_le(n, (size_t) 40 << 20);
+        total += n;
+        ck_assert(is_over == (total == COUNT * (size_t) (SIZE + 8)));
+        (void) store_gateway_go_on(w);
+    }
+    ck_assert_uint_eq(total, COUNT * (size_t) (SIZE + 8));
+    ck_assert_ptr_null(reason);
+    ask(other, STORE_OP_GET, "k");
+    settle();
+    ck_assert_uint_eq(got(other), SIZE + 8);
+}
+END_TEST
+
+/* A MULTI_GET of no keys has an empty reply. Such requests must not count as unanswered: at a limit
+ * of unanswered requests, the gateway takes no more of the worker. */
+START_TEST(requests_with_empty_replies_do_not_add_up) {
+    struct store_gateway_worker *w = join();
+    for (int i = 0; i < 100; i++) {
+        SAY(w, store_encode_keys(&e, STORE_OP_MULTI_GET, NULL, 0));
+        settle();
+    }
+    ask(w, STORE_OP_GET, "k");
+    settle();
+    ck_assert_uint_eq(got(w), 8);
+}
+END_TEST
+
 START_TEST(a_request_that_fails_ends_its_worker_only) {
     const char *reason;
     struct store_gateway_worker *bad = join(), *good = join();
@@ -182,6 +237,29 @@ START_TEST(a_request_that_fails_ends_its_worker_only) {
 }
 END_TEST
 
+/* The gateway refuses a request that it had kept because of a limit. The owner does not know this
+ * yet, and passes further bytes of this worker. No request may be sent twice. */
+START_TEST(bytes_after_a_refused_request_are_ignored) {
+    const char *reason;
+    struct store_gateway_worker *bad = join(), *good = join();
+    for (int i = 0; i < 16; i++) ask(bad, STORE_OP_DELETE, "k");
+    set(bad, "k");
+    const size_t too_long = peer_limits.value_max + 1;
+    SAY(bad, store_encode_value_head(&e, STORE_OP_SET, STORE_BYTES("k"), too_long));
+    settle();
+    while (store_gateway_take_ready(trunk.gateway) != NULL) continue;
+    (void) store_gateway_go_on(bad);
+    ck_assert(store_gateway_is_over(bad, &reason));
+    settle();
+    uint64_t before = trunk.operations;
+    set(bad, "k");
+    ask(good, STORE_OP_DELETE, "other");
+    settle();
+    ck_assert_uint_eq(trunk.operations, before + 1);
+    ck_assert_uint_eq(got(good), 8);
+}
+END_TEST
+
 START_TEST(a_program_that_is_no_client_is_refused) {
     const char *reason;
     struct store_gateway_worker *w = store_gateway_add(trunk.gateway, NULL);
@@ -191,7 +269,8 @@ END_TEST
 
 /* ---- lost connections ---- */
 
-/* Each byte of both streams may be the last one that arrives on a connection. */
+/* Breaks the connection after each number of bytes from 0 to 59, in both directions. Each ADD must
+ * be carried out once. */
 START_TEST(each_request_is_carried_out_once) {
     for (size_t cut = 0; cut < 120; cut++) {
         char key[16];
@@ -225,6 +304,24 @@ START_TEST(a_dead_connection_is_noticed) {
     ck_assert(!store_gateway_ping(trunk.gateway));
     settle();
     ck_assert(store_gateway_ping(trunk.gateway));
+}
+END_TEST
+
+/* A PING that follows another request shows that the store has carried out that request, so the
+ * gateway must not answer it. */
+START_TEST(the_gateway_answers_the_first_ping_only) {
+    struct store_gateway_worker *w = join();
+    SAY(w, store_encode_ping(e.out, 7));
+    ck_assert_ptr_eq(store_gateway_take_ready(trunk.gateway), w);
+    ck_assert_uint_eq(store_load_u32(store_gateway_replies(w)->data), 7);
+    ck_assert_uint_eq(got(w), 4);
+    ck_assert_uint_eq(store_gateway_to_store(trunk.gateway)->len, 0);
+    set(w, "k");
+    SAY(w, store_encode_ping(e.out, 8));
+    ck_assert_uint_eq(got(w), 0);
+    settle();
+    ck_assert_uint_eq(store_load_u32(store_gateway_replies(w)->data), 8);
+    ck_assert_uint_eq(got(w), 4);
 }
 END_TEST
 
@@ -282,16 +379,20 @@ int main(void) {
     TCase *t = tcase_create("gateway");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, waits_of_a_node_become_one);
+    tcase_add_test(t, requests_with_empty_replies_do_not_add_up);
     tcase_add_test(t, a_later_wait_is_not_answered_by_an_earlier_end);
     tcase_add_test(t, an_element_of_a_queue_ends_one_wait);
     tcase_add_test(t, a_wait_for_a_filled_queue_does_not_join);
     tcase_add_test(t, the_wait_ends_with_the_last_who_waits);
     tcase_add_test(t, a_worker_that_closed_its_side_gets_its_replies);
+    tcase_add_test(t, a_worker_that_does_not_read_fills_no_memory);
     tcase_add_test(t, a_request_that_fails_ends_its_worker_only);
+    tcase_add_test(t, bytes_after_a_refused_request_are_ignored);
     tcase_add_test(t, a_program_that_is_no_client_is_refused);
     tcase_add_test(t, each_request_is_carried_out_once);
     tcase_add_test(t, a_store_that_lost_bytes_is_refused);
     tcase_add_test(t, a_dead_connection_is_noticed);
+    tcase_add_test(t, the_gateway_answers_the_first_ping_only);
     tcase_add_test(t, a_gate_refuses_what_no_gateway_sends);
     tcase_add_test(t, hello_is_what_was_written);
     suite_add_tcase(s, t);

@@ -701,8 +701,8 @@ START_TEST(test_one_push_wakes_one_waiter) {
 }
 END_TEST
 
-/* A push wakes a client that waits for this queue only, not a client that also waits for a name
- * that is missing. */
+/* A push wakes a client that waits for this queue only, not a client that also waits for a missing
+ * key. */
 START_TEST(test_push_wakes_one_who_can_go) {
     say_keys(&a, STORE_OP_WAIT, "q", "later");
     say_keys(&b, STORE_OP_WAIT, "q", NULL);
@@ -904,7 +904,8 @@ static void clear(void) {
     setup_peers();
 }
 
-/* Fills the key space with `count` names that have small and large values, and with a queue. */
+/* Fills the key space with `count` keys, one of 100 with a large value, and with a queue of `count`
+ * elements. */
 static void fill(int count) {
     char key[32], *large = malloc(100001);
     memset(large, 'x', 100000);
@@ -935,7 +936,7 @@ START_TEST(test_cleared_at_once_freed_in_pieces) {
         ck_assert_uint_le(before - keys.memory, 256 * 200 + 10 * 110000);
         say_number(&b, STORE_OP_ADD, "n", 1);
         hear_number(&b, (int64_t) pieces + 1);
-        if (pieces == 20) { /* clear a second time before all memory is freed */
+        if (pieces == 20) { /* clears a second time, before all memory is freed */
             teardown_peers();
             store_keyspace_clear(&keys, (const uint64_t[2]){5, 6});
             setup_peers();

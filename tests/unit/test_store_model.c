@@ -84,7 +84,8 @@ static bool misses_any(const struct model_client *m) {
     return false;
 }
 
-/* Notes that a name for which the client waits exists now. Returns true if its wait has ended. */
+/* Records that a name for which the client waits exists. Returns true if this ends the client's
+ * wait, because all its names exist. */
 static bool model_seen(struct model_client *m, int name) {
     m->misses[name] = false;
     if (misses_any(m)) return false;
@@ -99,7 +100,9 @@ static void model_wake_all(int name) {
     }
 }
 
-/* Gives the name to the waiting clients, longest wait first, until the wait of one of them ends. */
+/* Ends the wait of one client that waits for the name: of the client that has waited longest among
+ * those that wait for no other missing name. Clients that have waited longer, but also wait for
+ * another missing name, only record that this name exists. */
 static void model_wake_one(int name) {
     for (;;) {
         struct model_client *first = NULL;
@@ -310,10 +313,10 @@ static bool is_awaited(int name) {
     return false;
 }
 
-/* Through gateways, this and turn_barrier() leave out names for which clients wait. A gateway's
- * wait stands for several clients, so which of all clients has waited longest is not known at the
- * store; gateway.h says what differs for barriers. test_store_gateway.c tests what is promised
- * instead. */
+/* If clients wait for the name and are served through gateways, turn_push() and turn_barrier() send
+ * a GET instead: a gateway's wait stands for the waits of several clients, so the store does not
+ * know which client has waited longest. gateway.h says what differs for barriers.
+ * test_store_gateway.c tests what gateways promise about such names. */
 static void turn_push(struct turn *t) {
     struct model_name *n = &names[t->name];
     if (n->queue_count == QUEUE_MAX || (has_gateways && is_awaited(t->name))) {
@@ -384,8 +387,9 @@ static void open_client(int i) {
     peer_open(&peers[i], &keys, &peer_limits);
     peers[i].parser.dialect = model[i].legacy ? STORE_DIALECT_LEGACY : STORE_DIALECT_NONE;
     peers[i].session.legacy = model[i].legacy;
-    /* a gateway finds the dialect by the first byte, and some legacy requests begin with a byte
-     * that no client of torch sends first */
+    /* A gateway finds the dialect of a client by the first byte that the client sends. Some legacy
+     * requests begin with a byte that is no valid first byte, because no client of torch sends it
+     * first. So this client first sends NUM_KEYS. */
     if (has_gateways && model[i].legacy) {
         send_bytes(i, "\6", 1); /* NUM_KEYS */
         uint64_t n = 0;
@@ -409,8 +413,8 @@ static void reopen_client(int i) {
     open_client(i);
 }
 
-/* Carries bytes between gateways and store until all is done. Before that, breaks a connection now
- * and then, after some of its bytes have arrived. */
+/* Delivers all bytes between gateways and store. First it delivers a few pieces of random length,
+ * and breaks some of the connections after a piece. */
 static void carry(void) {
     while (pick(4) == 0) {
         struct trunk_ends *t = &trunks[pick(NODES)];

@@ -11,8 +11,8 @@
 
 /* ---- attempts ---- */
 
-/* Reports a failed attempt to the probe; `next` (at once or later) and handshake `how` must
- * follow. */
+/* Reports a failed attempt to the probe. Checks that the probe requests the next attempt as `next`
+ * says (at once or later), with the handshake `how`. */
 static void fails(struct store_probe *p, int code, int connected, enum store_probe_next next,
                   enum store_handshake how) {
     ck_assert_int_eq(store_probe_failed(p, code, connected), next);
@@ -62,8 +62,8 @@ START_TEST(an_old_one_hangs_up_and_is_connected_to_afresh) {
     p = answered_legacy();
     ck_assert_int_eq(store_probe_confirmed(&p, -EPIPE, 0), STORE_PROBE_AGAIN);
     fails(&p, -ECONNREFUSED, 0, STORE_PROBE_LATER, STORE_SHAKE_LEGACY);
-    /* The connection was refused. By now another server may have the address, so its answer in
-     * legacy must be confirmed again. */
+    /* The last connection was refused, so since the first answer another server may have taken the
+     * address. Therefore the new answer in legacy must be confirmed, too. */
     ck_assert_int_eq(store_probe_shaken(&p), STORE_PROBE_CONFIRM);
 }
 END_TEST

@@ -62,7 +62,7 @@ static uint64_t count_keys(uint16_t port) {
     return store_load_u64(raw);
 }
 
-/* Connects a client, sets /k and waits until the server has done so. Returns the descriptor. */
+/* Connects a client, sets /k, and waits until the server has set it. Returns the descriptor. */
 static int client_with_key(uint16_t port) {
     int fd = dial(port);
     uint8_t raw[8];
@@ -284,8 +284,8 @@ static void teardown_stepped(void) {
     (void) close(turning);
 }
 
-/* Runs one or two turns of the loop. The loop stops so soon because the eventfd that stops it is
- * always readable. */
+/* Runs one or two turns of the loop: the eventfd that ends the loop is always readable, so the loop
+ * ends after its first poll. */
 static void turn(void) { ck_assert_int_eq(store_server_run(server, turning), 0); }
 
 static void fill(struct store_space *space, int count) {
@@ -435,8 +435,8 @@ static struct store_client *connect_to(uint16_t port) {
     return c;
 }
 
-/* One thread waits for a key on its connection. The requests of a second thread are served
- * meanwhile, and the last of them sets the key. */
+/* One thread waits for a key on its connection. While it waits, the server serves requests of a
+ * second thread. The last of these requests sets the key. */
 START_TEST(test_a_wait_holds_up_nobody_else) {
     uint16_t port;
     struct store_space *space = open_space(&port);

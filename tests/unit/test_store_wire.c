@@ -153,9 +153,10 @@ static void assert_decoded(const struct store_request *r) {
     }
 }
 
-/* Parses the requests with `step` more bytes in each call. Each call gets a new block of exactly
- * the bytes that have arrived, so that the sanitizers detect a read outside the block or of an old
- * one. */
+/* Parses the requests; each call of the parser gets `step` more bytes than the call before it. For
+ * each call, the bytes are copied to a new block of exactly their size, so that the sanitizers
+ * detect a read outside the block or in the block of an earlier call. Returns the number of
+ * requests. */
 static size_t parse_in_steps(enum store_dialect dialect, const struct cr_buffer *wire,
                              size_t step) {
     struct store_parser p = parser_of(dialect);

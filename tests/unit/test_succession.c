@@ -5,6 +5,8 @@
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rules/electorate_internal.h"
 #include "rendezvous/member/succession_internal.h"
+#include "tests/lib/coordinator_actions.h"
+#include "tests/lib/coordinator_clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -79,8 +81,9 @@ START_TEST(an_heir_needs_more_than_half_and_half_is_enough_to_stay) {
 }
 END_TEST
 
-/* Of four ballots, three were free: another coordinator may have won with them, and may go on to
- * decide while it holds two. So this one may not decide with the other two. */
+/* Coordinator `second` had three of four ballots, so it could decide. Two of its nodes leave it and
+ * join `first`, one after the other. After the first of them, `first` has two ballots and `second`
+ * still decides with two; only the third ballot lets `first` decide. */
 START_TEST(who_may_have_lost_to_another_coordinator_has_to_win_again) {
     struct electorate first = {.rounds_seen = 0}, second = {.rounds_seen = 0};
     ck_assert_int_eq(electorate_begin(&first, 1, 7, 4, true), 0);
@@ -89,7 +92,8 @@ START_TEST(who_may_have_lost_to_another_coordinator_has_to_win_again) {
     for (int64_t i = 1; i < 4; i++) electorate_hold(&second, i, 300);
     ck_assert(!electorate_may_decide(&first, 100));
     ck_assert(electorate_may_decide(&second, 100));
-    electorate_release(&second, 1); /* this node goes over from the second one to the first */
+    /* node 1 leaves the second coordinator and joins the first one */
+    electorate_release(&second, 1);
     electorate_hold(&first, 1, 300);
     ck_assert(electorate_may_decide(&second, 100));
     ck_assert(!electorate_may_decide(&first, 100));
@@ -110,7 +114,8 @@ START_TEST(a_ballot_that_is_held_for_ever_is_neither_free_nor_void) {
     electorate_release(&e, 0);
     electorate_void(&e, 1);
     ck_assert(!electorate_may_decide(&e, 50)); /* two ballots of four are no majority */
-    ck_assert(electorate_is_closed(&e));       /* no other coordinator can get three of them */
+    /* no other coordinator can get three of the four ballots */
+    ck_assert(electorate_is_closed(&e));
     electorate_hold(&e, 2, 100);
     ck_assert(electorate_may_decide(&e, 50));
     electorate_end(&e);
@@ -186,17 +191,19 @@ START_TEST(the_search_ends_four_leases_after_it_began) {
     int64_t until_ms = s.until_ms;
     ck_assert_int_eq(until_ms, 100000 + 4 * LEASE);
     ck_assert(!succession_takes_over(&s, until_ms));
-    succession_found(&s, 101000); /* an heir serves the node, but sends it away later */
+    succession_found(&s, 101000); /* an heir accepts the node, and sends it away two leases later */
     ck_assert(!succession_is_on(&s));
     ck_assert(!succession_lost(&s, 101000 + 2 * LEASE, RENDEZVOUS_CLOSED, 101000, LEASE, 0));
     ck_assert_int_eq(s.until_ms, until_ms);
-    succession_found(&s, 200000); /* a coordinator serves the node for a long time */
+    /* a coordinator accepts the node, and serves it for 100 s before it is lost */
+    succession_found(&s, 200000);
     ck_assert(succession_lost(&s, 300000, RENDEZVOUS_CLOSED, 300000, LEASE, 0));
     ck_assert_int_eq(s.until_ms, 300000 + 4 * LEASE);
 }
 END_TEST
 
-/* This node was the first heir of round 4. It is not in round 5, beside which it waits. */
+/* This node was the first heir of round 4. It is not in round 5, which runs while the node waits as
+ * a spare. So it searches among the heirs of round 5. */
 START_TEST(a_spare_searches_among_the_heirs_of_the_running_round) {
     struct succession s;
     struct rdzv_round r = {.round = 4, .group_rank = 1, .heirs = "1 b 11;2 c 12"};
@@ -216,15 +223,61 @@ START_TEST(a_spare_searches_among_the_heirs_of_the_running_round) {
 }
 END_TEST
 
+/* A round of two nodes has no heirs. Both nodes are gone, and a new coordinator is started at the
+ * address of the old one. The new coordinator sends the spare away every two leases, because no
+ * node of that round joins it. */
+START_TEST(a_spare_beside_a_round_without_heirs_gives_up_too) {
+    struct succession s;
+    succession_init(&s);
+    succession_begin_beside(&s, "");
+    succession_found(&s, 10000);
+    ck_assert(succession_lost(&s, 100000, RENDEZVOUS_BROKEN, 100000 - LEASE, LEASE, 0));
+    for (int64_t now_ms = 100000; now_ms < 100000 + 4 * LEASE; now_ms += 2 * LEASE) {
+        ck_assert(!succession_is_over(&s, now_ms, RENDEZVOUS_CLOSED));
+        succession_found(&s, now_ms + 1);
+        ck_assert(succession_lost(&s, now_ms + 2 * LEASE, RENDEZVOUS_CLOSED, now_ms, LEASE, 0));
+    }
+    /* a connection that is reset shows nothing about the coordinator */
+    ck_assert(!succession_is_over(&s, 100000 + 5 * LEASE, RENDEZVOUS_BROKEN));
+    ck_assert(succession_is_over(&s, 100000 + 5 * LEASE, RENDEZVOUS_CLOSED));
+    /* a coordinator that keeps the spare for three leases has the majority */
+    succession_found(&s, 200000);
+    ck_assert(succession_lost(&s, 200000 + 4 * LEASE, RENDEZVOUS_CLOSED, 200000, LEASE, 0));
+    ck_assert(!succession_is_over(&s, 200000 + 4 * LEASE, RENDEZVOUS_CLOSED));
+}
+END_TEST
+
 START_TEST(after_an_heir_without_a_majority_the_next_candidate_is_tried) {
     struct succession c = lost(RENDEZVOUS_CLOSED, 2); /* the last heir */
     int64_t now_ms = 100000 + LEASE / 2;
     ck_assert_str_eq(succession_next(&c, now_ms)->addr, "b");
     ck_assert_str_eq(succession_next(&c, now_ms)->addr, "c");
-    succession_found(&c, now_ms); /* it serves itself, and gives up after two leases */
+    /* c connects to itself, and gives up after two leases because it has no majority */
+    succession_found(&c, now_ms);
     now_ms += 2 * LEASE;
     ck_assert(!succession_lost(&c, now_ms, RENDEZVOUS_CLOSED, now_ms, LEASE, 0));
     ck_assert_ptr_null(succession_next(&c, now_ms)); /* the old coordinator may be back */
+    ck_assert_str_eq(succession_next(&c, now_ms)->addr, "b");
+}
+END_TEST
+
+/* Each of the two heirs serves only itself, and sends its own node away at the same moment as the
+ * other. If each node tried the heirs after itself first, each would go to the other's heir, and
+ * neither heir would get the majority. So both nodes try the first heir. */
+START_TEST(two_heirs_that_were_alone_meet_at_the_first) {
+    struct succession b = lost(RENDEZVOUS_CLOSED, 1), c = lost(RENDEZVOUS_CLOSED, 2);
+    int64_t now_ms = 100000 + LEASE / 2;
+    ck_assert_str_eq(succession_next(&b, now_ms)->addr, "b");
+    ck_assert_str_eq(succession_next(&c, now_ms)->addr, "b"); /* no answer in time */
+    ck_assert_str_eq(succession_next(&c, now_ms)->addr, "c");
+    succession_found(&b, now_ms);
+    succession_found(&c, now_ms);
+    now_ms += 2 * LEASE;
+    ck_assert(!succession_lost(&b, now_ms, RENDEZVOUS_CLOSED, now_ms, LEASE, 0));
+    ck_assert(!succession_lost(&c, now_ms, RENDEZVOUS_CLOSED, now_ms, LEASE, 0));
+    ck_assert_ptr_null(succession_next(&b, now_ms)); /* the old coordinator may be back */
+    ck_assert_ptr_null(succession_next(&c, now_ms));
+    ck_assert_str_eq(succession_next(&b, now_ms)->addr, "b");
     ck_assert_str_eq(succession_next(&c, now_ms)->addr, "b");
 }
 END_TEST
@@ -249,8 +302,9 @@ START_TEST(without_heirs_nothing_is_searched) {
 }
 END_TEST
 
-/* An old coordinator may have formed round 4 before it was lost, and an heir a round 4 of its own.
- * A node of the first one that waits at the heir must not take the heir's round for its own. */
+/* An old coordinator (7) may have formed round 4 before it was lost, and an heir (8) another round
+ * 4. A node of the old coordinator's round 4 that waits at the heir must not regard its own round
+ * as settled when the heir's round is. */
 START_TEST(only_the_coordinator_that_formed_the_round_settles_it) {
     struct succession s;
     struct rdzv_round r = {.round = 4, .heirs = "1 b 11", .before_seen = 4, .before_size = 3,
@@ -314,25 +368,14 @@ static void on_hang_up(void *arg, void *peer) {
     ((struct peer *) peer)->seat = NULL;
 }
 
-static int on_open_store(void *arg, uint64_t round, struct coordinator_store *out,
-                         struct cr_error *err) {
-    (void) arg, (void) round, (void) err;
-    *out = (struct coordinator_store){.addr = "10.0.0.1", .port = 7000};
-    return 0;
-}
-
-static void on_log(void *arg, enum cr_log_level level, const char *text) {
-    (void) arg, (void) level, (void) text;
-}
-
 static uint64_t on_draw(void *arg) {
     (void) arg;
     return 77;
 }
 
 static const struct coordinator_actions actions = {
-    .send = on_send, .hang_up = on_hang_up, .open_store = on_open_store, .draw = on_draw,
-    .log = on_log};
+    .send = on_send, .hang_up = on_hang_up, .open_store = open_any_store, .draw = on_draw,
+    .log = ignore_log};
 
 static void new_coordinator(bool is_heir) {
     coordinator_free(c);
@@ -384,13 +427,7 @@ static void join_again(struct peer *p) {
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
 }
 
-static void pass_to(int64_t when_ms) {
-    while (coordinator_deadline(c) <= when_ms) {
-        if (coordinator_deadline(c) > now) now = coordinator_deadline(c);
-        coordinator_tick(c, now);
-    }
-    now = when_ms;
-}
+static void pass_to(int64_t when_ms) { coordinator_run_until(c, &now, when_ms); }
 
 static struct coordinator_view look(void) {
     struct coordinator_view v;
@@ -440,7 +477,8 @@ START_TEST(who_hears_too_few_stops_its_round_before_an_heir_begins_one) {
         beat(&a);
         beat(&b);
     }
-    ck_assert_int_eq(a.stops, 1); /* d is lost; a and b are two of three nodes */
+    /* d is lost, so the round ends; a and b are two of three nodes, a majority */
+    ck_assert_int_eq(a.stops, 1);
     ck_assert(!look().lacks_majority);
     join_again(&a);
     join_again(&b);
@@ -508,9 +546,9 @@ static void join_late(struct peer *p) {
     ck_assert_int_eq(coordinator_receive(c, now, p->seat, &m, NULL), 0);
 }
 
-/* The budget is spent when a worker of node a fails. All nodes join again, but by messages so old
- * that the coordinator has lost the majority meanwhile, so it may not end the job. It ends the job
- * when it has the majority again. */
+/* The budget is spent when a worker of node a fails. All nodes join again, but their JOINs are so
+ * old that the coordinator no longer has the majority when they arrive, so it may not end the job.
+ * It ends the job when beats give it the majority again. */
 START_TEST(a_failure_that_ends_the_job_waits_for_the_majority) {
     struct rdzv_message m = {.type = RDZV_FAILED};
     m.failed = (struct rdzv_failed){.round = 0, .what = "rank 0: exit code 1"};
@@ -557,8 +595,9 @@ START_TEST(a_node_that_has_abandoned_the_coordinator_has_not_ended) {
 }
 END_TEST
 
-/* A reset does not show that a process has ended. So two nodes whose connections are reset while
- * they wait for the next round may elect an heir, and this coordinator may not decide. */
+/* A reset connection does not show that a node's process has ended. When the connections of two
+ * nodes that wait for the next round are reset, these two may elect an heir, so this coordinator
+ * may not decide. */
 START_TEST(a_waiting_node_whose_connection_is_reset_has_not_ended) {
     join(&b, 2); /* on a new connection, so the round is stopped, and the node waits */
     join(&d, 3);
@@ -580,15 +619,18 @@ START_TEST(an_heir_forms_a_round_with_a_majority_only) {
     pass_to(now + LEASE / 2);
     ck_assert_int_eq(b.rounds, 1);
     join(&d, 3);
-    ck_assert_int_eq(b.rounds, 2); /* at once: of the last round, only the lost leader is missing */
+    /* the round forms at once, because all nodes of the last round have joined, except the lost
+     * leader */
+    ck_assert_int_eq(b.rounds, 2);
     ck_assert_uint_eq(b.round.round, 1);
     ck_assert_uint_eq(b.round.restart_count, 0);
     ck_assert_uint_eq(b.round.incarnation, d.join.incarnation);
 }
 END_TEST
 
-/* Another coordinator has formed a round of the same number, in which d had the rank that b has in
- * the round of this coordinator. d does not hold the ballot of b. */
+/* Two coordinators have each formed a round with the same number. Node d was in the other
+ * coordinator's round, with the rank that b has in the round of this coordinator. So d's JOIN must
+ * not count as the ballot of b. */
 START_TEST(a_node_of_another_round_of_the_same_number_has_no_ballot_here) {
     struct rdzv_message m = {.type = RDZV_ABANDON};
     m.abandon.why = "it has not answered";
@@ -606,9 +648,9 @@ START_TEST(a_node_of_another_round_of_the_same_number_has_no_ballot_here) {
 }
 END_TEST
 
-/* Two coordinators have formed a round of the same number: an heir hears one node of each. Each of
- * these nodes is one of three in its round, so the rest of either round may have a coordinator that
- * decides. */
+/* Two coordinators have each formed a round with the same number. One node of each round joins an
+ * heir. Together the two nodes are no majority: each is only one of three nodes of its round, and
+ * the two other nodes of that round may have a coordinator that decides. */
 START_TEST(nodes_of_two_rounds_of_the_same_number_are_no_majority_together) {
     new_coordinator(true);
     d.join.formed_by = 99;
@@ -620,7 +662,9 @@ START_TEST(nodes_of_two_rounds_of_the_same_number_are_no_majority_together) {
 }
 END_TEST
 
-/* The first node that comes to the heir was in another round of this number than the two others. */
+/* Node a joins the heir first. It was in a round with the same number as the round of b and d, but
+ * formed by another coordinator. So the heir serves the round of b and d, which has the
+ * majority. */
 START_TEST(an_heir_serves_the_larger_of_two_rounds_of_the_same_number) {
     new_coordinator(true);
     a.join.formed_by = 99;
@@ -632,8 +676,9 @@ START_TEST(an_heir_serves_the_larger_of_two_rounds_of_the_same_number) {
 }
 END_TEST
 
-/* The coordinator lost two of its three nodes for a time, in which these may have elected an heir.
- * It was stopped meanwhile, and reads a message of one of them before its timers run. */
+/* The coordinator's process was stopped for more than a lease. In that time two of its three nodes
+ * may have elected an heir. When the process runs again, the coordinator handles a message of b
+ * before its timers. This message must not keep it from noticing that the majority was lost. */
 START_TEST(a_message_does_not_hide_that_the_majority_was_lost) {
     now += LEASE + 1;
     beat(&b);
@@ -641,7 +686,8 @@ START_TEST(a_message_does_not_hide_that_the_majority_was_lost) {
 }
 END_TEST
 
-/* b was in a round of another coordinator meanwhile, and comes back. It is a new node here. */
+/* While b's connection to this coordinator was broken, b was in a round of another coordinator.
+ * When b joins here again, it counts as a new node. */
 START_TEST(a_node_that_was_elsewhere_does_not_get_its_seat_back) {
     struct rdzv_message m = {.type = RDZV_FAILED};
     m.failed = (struct rdzv_failed){.round = 0, .what = "a worker failed"};
@@ -678,16 +724,17 @@ START_TEST(no_round_forms_before_the_last_one_is_settled) {
     ck_assert_uint_eq(a.round.before_seen, 1);
     ck_assert_uint_eq(a.round.before_size, 3);
     coordinator_lost(c, now, d.seat, "its connection was closed");
-    join_again(&a); /* this JOIN names the last round: a has received it */
+    join_again(&a); /* this JOIN names the last round, so a has received that round */
     ck_assert_uint_eq(look().next_round, 2);
     join_again(&b);
     ck_assert_int_eq(a.rounds, 3);
 }
 END_TEST
 
-/* The endpoint's launcher was started again. It hears a majority of the earlier round, but not of
- * the round before, which is not settled; so it may not decide, and its nodes leave it. It has
- * formed no round, so it forgets them: new nodes that come later begin a run of their own. */
+/* The launcher at the endpoint was started again. A majority of round 1 joins its coordinator. But
+ * round 1 is not settled: nodes of round 0 may have elected an heir. So the coordinator may not
+ * decide, and sends the nodes away. It has formed no round, so it forgets them: new nodes begin
+ * another run of the job. */
 START_TEST(a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_away) {
     struct peer fresh = {.rounds = 0};
     new_coordinator(false);
@@ -733,7 +780,9 @@ int main(void) {
     tcase_add_test(t, a_silent_coordinator_is_given_five_quarters_of_a_lease);
     tcase_add_test(t, the_search_ends_four_leases_after_it_began);
     tcase_add_test(t, a_spare_searches_among_the_heirs_of_the_running_round);
+    tcase_add_test(t, a_spare_beside_a_round_without_heirs_gives_up_too);
     tcase_add_test(t, after_an_heir_without_a_majority_the_next_candidate_is_tried);
+    tcase_add_test(t, two_heirs_that_were_alone_meet_at_the_first);
     tcase_add_test(t, a_node_that_may_wait_longer_searches_longer);
     tcase_add_test(t, without_heirs_nothing_is_searched);
     tcase_add_test(t, only_the_coordinator_that_formed_the_round_settles_it);

@@ -87,6 +87,21 @@ START_TEST(test_kept_bytes) {
 }
 END_TEST
 
+START_TEST(test_words_for_a_shell) {
+    static const struct { const char *word, *quoted; } cases[] = {
+        {"/usr/bin/crun", "/usr/bin/crun"}, {"", "''"}, {"two words", "'two words'"},
+        {"it's", "'it'\\''s'"}, {"$HOME", "'$HOME'"}, {"a;b", "'a;b'"}, {"~", "'~'"},
+        {"\303\244", "'\303\244'"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cr_buffer out = {0};
+        ck_assert_int_eq(cr_shell_word_append(&out, cases[i].word), 0);
+        ck_assert_int_eq(cr_buffer_append(&out, "", 1), 0);
+        ck_assert_str_eq(out.data, cases[i].quoted);
+        cr_buffer_done(&out);
+    }
+}
+END_TEST
+
 /* A text that is too long for the array is cut between two characters, never inside the escape
  * sequence of one. */
 START_TEST(test_cut) {
@@ -108,6 +123,7 @@ int main(void) {
     tcase_add_test(t, test_bytes_that_are_not_utf8);
     tcase_add_test(t, test_escapes);
     tcase_add_test(t, test_kept_bytes);
+    tcase_add_test(t, test_words_for_a_shell);
     tcase_add_test(t, test_cut);
     suite_add_tcase(s, t);
     return run_suite(s);

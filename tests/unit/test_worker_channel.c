@@ -172,8 +172,8 @@ END_TEST
 
 /* ---- changes ---- */
 
-/* Announces many changes in the order that the protocol requires: the agent reads the worker's step
- * only after it has sent CHANGE; the step after that is the agreed step. */
+/* Announces many changes. As the protocol requires, the agent first sends CHANGE, and reads the
+ * worker's count of steps after that; the agreed step is this count plus 1. */
 static void announce_many(struct agent *a) {
     unsigned seed = 7;
     welcome(a);

@@ -70,7 +70,8 @@ static void play(const struct scene *scenes, size_t count, enum group_ending end
     {                                                                                              \
         E(SIGNAL), n, 0, GROUP_STOPPING, { .stop_signal = sig, .stop_grace_ms = SHUTDOWN_MS }      \
     }
-/* A later signal, which comes after_ms later and leaves grace_ms until SIGKILL. */
+/* A signal while the group stops, `after_ms` after the event before it; the workers get `grace_ms`
+ * between SIGTERM and SIGKILL. */
 #define NEXT_SIGNAL(after_ms, grace_ms)                                                            \
     {                                                                                              \
         E(SIGNAL), SIGINT, after_ms, GROUP_STOPPING, {                                             \
@@ -114,8 +115,8 @@ START_TEST(test_peer_stops_us) {
     PLAY(GROUP_GOES_ON, START,
          {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, ENDS(SIGTERM, STOP_MS)},
          VICTIM, VICTIM, JOIN, START);
-    /* A STOP comes while the group waits for other nodes after all its workers ended well: it
-     * starts all workers again in the next round. */
+    /* All workers ended well, and the group waits for other nodes. A STOP comes, so the group
+     * starts all its workers again in the next round. */
     PLAY(GROUP_GOES_ON, START, ONE_OK, LAST_OK,
          {E(STOP), 0, CR_FOREVER, GROUP_STOPPING, ENDS(SIGTERM, STOP_MS)},
          JOIN, START);
@@ -243,7 +244,7 @@ START_TEST(test_start_failed) {
 END_TEST
 
 /* Workers live on after SIGKILL. The node leaves the job, so that the other nodes go on without it.
- * The result is GROUP_STUCK, unless the job had failed, or a signal had ended it, before. */
+ * The result is GROUP_STUCK, unless the job has failed or a signal has ended it before. */
 START_TEST(test_workers_that_cannot_be_killed) {
     PLAY(GROUP_STUCK, START, ONE_BAD,
          {E(UNKILLABLE), 0, 0, GROUP_ENDED, {.leave = 1, .finish = 1}},
@@ -286,7 +287,7 @@ static void feed(struct model *m, enum group_event_type type, uint32_t count, in
     if (a.join) ck_assert(m->living == 0 && !m->over && !m->ending_nursery);
     if (a.finish) ck_assert(m->living + m->parked == 0 && m->g.ending != GROUP_GOES_ON);
     if (a.start) {
-        m->living = count; /* parked workers, too: they take part in the new round */
+        m->living = count; /* includes the parked workers, which take part in the new round */
         m->parked = 0;
         m->told = m->stop_told = 0;
         if (draw(m, 20) == 0) {

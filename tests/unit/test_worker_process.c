@@ -271,7 +271,9 @@ START_TEST(test_a_worker_starts_clean) {
     read_line(in, line, sizeof line);
     ck_assert_str_eq(line, "2"); /* no signal is blocked, none ignored */
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, "0, 1, 2"); /* ls -m needs no pipe, which would be one more descriptor */
+    /* "ls -m" separates the names by commas itself; a pipe to another program would be one more
+     * descriptor */
+    ck_assert_str_eq(line, "0, 1, 2");
     char expected[64];
     (void) snprintf(expected, sizeof expected, "%d %d %d", worker_pid(w), worker_pid(w),
                     worker_pid(w));
@@ -279,15 +281,15 @@ START_TEST(test_a_worker_starts_clean) {
     ck_assert_str_eq(line, expected); /* the worker leads its Unix process group and session */
     ck_assert_int_eq(read_pid(in), getpid());
     read_line(in, line, sizeof line);
-    ck_assert_str_eq(line, "500"); /* the limit of a worker; the limit of this process is raised to
-                                    * 600 */
+    ck_assert_str_eq(line, "500"); /* the limit of a worker; this process has raised its own limit
+                                    * to 600 */
     (void) getrlimit(RLIMIT_NOFILE, &files);
     ck_assert_uint_eq(files.rlim_cur, 600);
     read_line(in, line, sizeof line);
     ck_assert_str_eq(line, p.n->token);
     end_all(&p, SIGTERM, PATIENCE_MS);
     place_close(&p);
-    sigset_t now; /* the signal mask of this process has not changed */
+    sigset_t now; /* signal mask of this process, which must not have changed */
     (void) sigprocmask(SIG_BLOCK, NULL, &now);
     ck_assert(sigismember(&now, SIGUSR1) && !sigismember(&now, SIGTERM));
 }
@@ -424,7 +426,8 @@ START_TEST(test_many_at_once) {
 }
 END_TEST
 
-/* Linux 6.18 kills every process that starts in a cgroup on which cgroup.kill was used before. */
+/* Linux 6.18 kills every process that starts in a cgroup on which cgroup.kill was used before.
+ * Workers must start nevertheless. */
 START_TEST(test_a_cgroup_that_kills_at_birth) {
     struct place p;
     choose_containment(1);
@@ -464,7 +467,7 @@ START_TEST(test_order_of_death_when_we_are_late) {
     for (size_t i = 0; i < 100; i++) w[i] = start_shell(&p, "exec sleep 1000", -1, (void *) i);
     pid_t pid[100];
     for (size_t i = 0; i < 100; i++) pid[i] = worker_pid(w[i]);
-    /* more exits than one batch of events holds, in a mixed order */
+    /* kills 100 workers in a mixed order: these are more exits than one batch of events holds */
     for (size_t i = 0; i < 100; i++) {
         pid_t victim = pid[i * 37 % 100];
         ck_assert_int_eq(kill(victim, SIGKILL), 0);
@@ -679,7 +682,7 @@ END_TEST
 
 /* ---- orphans whose nursery is not known yet ---- */
 
-static bool in_execve; /* true: each orphan seems to be in the middle of execve */
+static bool in_execve; /* true if the test makes each orphan seem to be in the middle of execve */
 
 static int environ_has(pid_t pid, const char *token) {
     return in_execve ? -EAGAIN : proc_environ_has(pid, token);
@@ -768,8 +771,8 @@ START_TEST(test_our_death_takes_all_along) {
     char line[PATH_MAX];
     choose_containment(_i & 1);
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1),
-                     0); /* the dead stay zombies of this process, so no pid is reused */
+    /* the dead become zombies of this process, so that their pids are not used again */
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     pid_t launcher = fork();
     if (launcher == 0) {
         (void) setpgid(0, 0);
@@ -890,8 +893,9 @@ static int has_no_environment(pid_t pid) {
     return proc_read(path, &byte, 1) == 0;
 }
 
-/* Waits until the process is in the middle of execve and keeps it there: it runs on the hog's
- * processor with the lowest priority. Returns 0 if that did not succeed in CATCH_MS. */
+/* Waits until the process is in the middle of execve, and keeps it there: the process runs on the
+ * hog's processor with the lowest priority. Returns 1, or 0 if this did not succeed within
+ * CATCH_MS. */
 static int catch_in_execve(pid_t pid, struct hog *h) {
     int64_t until = cr_monotonic_ns() + CATCH_MS * CR_NS_PER_MS;
     while (cr_monotonic_ns() < until) {
@@ -945,7 +949,7 @@ START_TEST(test_killed_while_a_child_executes) {
     (void) poll(&dead, 1, 500); /* keeps the process in execve for 500 ms */
     hog_spin(&hog, 0);
     (void) sched_setaffinity(left, sizeof all, &all);
-    /* lets the process run on a busy machine, too */
+    /* With the lowest priority, the process would not run while the machine is busy. */
     (void) sched_setscheduler(left, SCHED_OTHER, &none);
     (void) kill(hog.pid, SIGKILL);
     await_death(warden);

@@ -22,7 +22,7 @@ extern "C" {
 #define CRUNRT_BACKEND_ABI 8
 
 /* The functions with which a backend uses the group's keys in the store. Each function that returns
- * an int returns 0; or a negative errno, and sets err. */
+ * an int returns 0. On error it returns a negative errno and sets err. */
 struct backend_store {
     void *arg;
     int (*set)(void *arg, const char *key, const void *value, size_t len, struct cr_error *err);
@@ -34,19 +34,20 @@ struct backend_store {
                 struct cr_error *err);
     int (*add)(void *arg, const char *key, int64_t delta, int64_t *total, struct cr_error *err);
     int (*remove)(void *arg, const char *key, struct cr_error *err);
-    /* Looks whether another rank has reported in the store that the group failed. Returns 0 if none
-     * has. Otherwise returns a negative errno, usually -ECONNRESET, and sets err to the reported
-     * failure. */
+    /* Checks whether another rank has reported in the store that the group failed. Returns 0 if no
+     * rank has reported one. Otherwise returns a negative errno, usually -ECONNRESET, and sets err
+     * to the reported failure. */
     int (*failed)(void *arg, struct cr_error *err);
-    /* Does what failed() does, with two differences: any thread may call it, and it does not wait
-     * for a thread that is using the store. In that case it returns 0. */
+    /* Does what failed() does, with two differences: any thread may call peek(); and if another
+     * thread is using the store, peek() does not wait for that thread, but returns 0 at once. */
     int (*peek)(void *arg, struct cr_error *err);
     /* Writes to the store that this rank has failed, with `text` as the reason, so that the other
-     * ranks fail soon. Any thread may call this. It does not wait for a thread that is using the
-     * store: in that case it does nothing. */
+     * ranks fail soon. Any thread may call this. If another thread is using the store, this
+     * function does nothing. */
     void (*report)(void *arg, const char *text);
-    /* Returns true if the agent has ended the round; then failed() returns a failure. It reads
-     * memory only, so a wait can call it at every turn. Any thread may call this. */
+    /* Returns true if the agent has ended the round. After the end of the round failed() returns a
+     * failure. is_over() only reads memory, so a loop that waits can afford to call it each time.
+     * Any thread may call this. */
     bool (*is_over)(void *arg);
 };
 
@@ -63,9 +64,9 @@ struct backend_group {
     const char *bind_address; /* numeric address of this host at which other ranks reach it */
     struct backend_store store;
     /* A descriptor that becomes readable when the agent has sent something; -1 if there is no
-     * agent. When it is readable, call is_over(store.arg), which returns true if the agent has
-     * ended the round. After the end of the round the group never works again, so waits for other
-     * ranks can end. Any thread may call is_over(). */
+     * agent. When the descriptor is readable, call is_over(store.arg), which returns true if the
+     * agent has ended the round. A group never works again after the end of its round, so waits for
+     * other ranks can end at once. Any thread may call is_over(). */
     int agent_fd;
     bool (*is_over)(void *arg);
     bool is_whole;   /* true if all ranks of the job are in the group */
@@ -102,8 +103,8 @@ struct crunrt_backend {
      * failure the group calls abort(). */
     int (*run)(void *state, const struct backend_call *call, struct cr_error *err);
 
-    /* Runs calls[count], all of them sends and receives, at the same time, and returns when all are
-     * done. */
+    /* Runs calls[count], all of them sends and receives, at the same time. Returns when all are
+     * done, with the same values as run(). */
     int (*batch)(void *state, const struct backend_call *calls, size_t count, struct cr_error *err);
 
     /* Starts an operation, stores its handle in *work, and does not wait for its end. The backend
@@ -139,10 +140,10 @@ struct crunrt_backend {
     int (*split)(void *parent, const struct backend_group *group, void **state,
                  struct cr_error *err);
 
-    /* Not 0 if the other ranks do not notice an abort() and an abort() may take long. In this case
-     * every rank checks the store for failures of other ranks, and this is the time in ms between
-     * two checks. The group then reports a failure in the store before it calls abort(), and waits
-     * at least this long for the reports of the other ranks. */
+    /* Time in ms between two checks of the store for failures of other ranks. 0 if the backend
+     * makes no such checks, because the other ranks notice an abort() by themselves. If this is not
+     * 0, the group reports a failure in the store before it calls abort(), because abort() may take
+     * long; and it waits at least this time for the reports of the other ranks. */
     int64_t looks_every_ms;
 
     /* Starts calls[count], all of them sends and receives, as one work. NULL in a backend without

@@ -1,7 +1,7 @@
 /* Connects to the agent, and sends and receives packets.
  *
- * An agent that is stopped (SIGSTOP) accepts no connection and reads no packets. The worker must
- * not hang if its agent is stopped, so connecting and sending have a time limit. */
+ * A worker must not hang if its agent is stopped (SIGSTOP) and so accepts no connection and reads
+ * no packets. So connecting and sending have a time limit. */
 #include "worker_runtime/channel/channel.h"
 
 #include "worker_runtime/channel/channel_internal.h"
@@ -25,7 +25,7 @@
 
 #define AGENT_ANSWERS_MS INT64_C(5000)
 
-static atomic_bool channel_is_taken; /* true while a runtime of this process has the channel */
+static atomic_bool channel_is_taken; /* true if a runtime of this process uses the channel */
 
 /* ---- connecting ---- */
 
@@ -51,9 +51,9 @@ static int read_variable(struct sockaddr_un *at, socklen_t *len, char token[CHAN
     return 0;
 }
 
-/* Returns whether the process at the other end of the connection runs as root or as this process's
- * user. The check is needed because any user can listen at an abstract address after the agent has
- * closed it. */
+/* Returns true if the process at the other end of the connection runs as root or as this process's
+ * user. This is checked because any user can listen at the agent's abstract address once the agent
+ * no longer listens at it. */
 static bool is_trusted(int fd) {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -64,7 +64,7 @@ static bool is_trusted(int fd) {
 static int connect_to(struct worker_channel *c, const struct sockaddr_un *at, socklen_t len,
                       struct cr_error *why) {
     c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    /* SO_SNDTIMEO is the time limit of both connect() and send() */
+    /* SO_SNDTIMEO limits the time of connect() and of each send(). */
     struct timeval limit = {.tv_sec = AGENT_ANSWERS_MS / 1000};
     if (c->fd >= 0) (void) setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     if (c->fd < 0 || connect(c->fd, (const struct sockaddr *) at, len) < 0) {
@@ -87,8 +87,8 @@ static int send_hello(struct worker_channel *c, const char *token) {
 
 /* ---- receiving the agent's answer ---- */
 
-/* Waits until fd is readable or the deadline has passed. A signal that the program handles does not
- * end the wait. */
+/* Waits until fd is readable (returns true) or the deadline has passed (returns false). A signal
+ * that interrupts poll() does not end the wait. */
 static bool is_readable(int fd, int64_t deadline_ms) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     int n = 0;
@@ -98,14 +98,14 @@ static bool is_readable(int fd, int64_t deadline_ms) {
     return n > 0;
 }
 
-/* Receives the agent's answer to HELLO. The descriptor of the shared page is attached to the
- * packet; if it is absent, *page_fd stays -1. */
+/* Receives the agent's answer to HELLO into *p. The descriptor of the shared page comes with this
+ * packet and is stored in *page_fd; if it is absent, *page_fd stays -1. */
 static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
     struct channel_packet raw;
     struct iovec part = {.iov_base = &raw, .iov_len = sizeof(raw)};
     union {
         struct cmsghdr align;
-        /* room for one descriptor; if the packet carries more, the kernel closes the others */
+        /* room for one descriptor; the kernel closes any further descriptors of the packet */
         char room[CMSG_LEN(sizeof(int))];
     } control;
     struct msghdr m = {.msg_iov = &part,
@@ -122,8 +122,8 @@ static int receive_welcome(int fd, struct channel_packet *p, int *page_fd) {
     return channel_packet_decode(&raw, (size_t) n, p);
 }
 
-/* Checks the length of the page's file. If the file were too short, the worker's first access
- * beyond its end would end the worker with SIGBUS. */
+/* Returns true if the page's file is long enough. If it were too short, an access of the worker
+ * beyond its end would raise SIGBUS. */
 static bool is_long_enough(int fd) {
     struct stat s;
     return fstat(fd, &s) == 0 && s.st_size >= CHANNEL_PAGE_SIZE;
@@ -186,8 +186,8 @@ void worker_channel_open(struct worker_channel *c, struct cr_error *why) {
     dump_connect(c->fd, c->page);
 }
 
-/* Closes the connection. The page stays mapped, because the signal handler in dump.c can still be
- * reading it on another thread. */
+/* Closes the connection. The page stays mapped, because on another thread the signal handler of
+ * dump.c may still be reading it. */
 void worker_channel_close(struct worker_channel *c) {
     if (dump_disconnect(c->fd)) {
         atomic_store(&channel_is_taken, false);
@@ -219,8 +219,8 @@ int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms,
         ssize_t n = recv(c->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC);
         if (n >= 0) {
             if (channel_packet_decode(&raw, (size_t) n, p) == 0) return 1;
-            break; /* the bytes are not a valid packet, or n is 0 because the agent has closed
-                    * the connection */
+            break; /* the bytes are no valid packet; or n is 0, because the agent has closed the
+                    * connection */
         }
         if (errno != EAGAIN && errno != EINTR) break;
         if (deadline_ms != CR_FOREVER && deadline_ms <= cr_monotonic_ms()) return 0;
@@ -241,9 +241,9 @@ void worker_channel_read_all(struct worker_channel *c) {
     if (round_state_is_frozen(&c->round)) c->round.change = (struct channel_packet){0};
 }
 
-/* Returns an epoll descriptor that becomes ready once for each packet that arrives on fd (EPOLLET).
- * Without EPOLLET, a packet that another thread has not read yet would end every epoll_wait() at
- * once. Returns a negative errno on failure. */
+/* Returns an epoll descriptor that becomes ready once for each packet that arrives on fd. EPOLLET
+ * has this effect: without it, the descriptor would stay ready until another thread has read the
+ * packet. On failure, returns a negative errno. */
 static int open_arrivals(int fd) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
     int arrivals = epoll_create1(EPOLL_CLOEXEC);
@@ -259,9 +259,9 @@ int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms) {
     if (page == NULL) return -ENOTCONN;
     CR_AUTO_FD int arrivals = open_arrivals(c->fd);
     if (arrivals < 0) return arrivals;
-    /* No end of a round is missed: the agent sets `over` before it sends the packet OVER, and
-     * `arrivals` was opened before `over` is read here. So either `over` is set already, or OVER
-     * makes `arrivals` ready. */
+    /* The end of the round cannot be missed: the agent sets `over` before it sends the packet OVER,
+     * and `arrivals` is opened before `over` is read. So if `over` is not set yet, OVER will make
+     * `arrivals` ready. */
     while (atomic_load(&page->over) == 0) {
         struct epoll_event event;
         int n = epoll_wait(arrivals, &event, 1, cr_poll_timeout(deadline_ms));

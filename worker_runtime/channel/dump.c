@@ -1,9 +1,9 @@
-/* Writes the flight record on the agent's request: the agent sends a signal, and the signal handler
- * writes the record and sends a DUMPED packet to the agent.
+/* Writes the flight record when the agent requests it: the agent sends a signal, whose handler
+ * writes the record and sends a packet DUMPED to the agent.
  *
- * A signal is used because a worker that hangs in a collective reads no packets. The handler may
+ * A signal is used, because a worker that hangs in a collective reads no packets. The handler can
  * interrupt any code of the program. So it calls only functions that POSIX allows in a handler, and
- * the only data that it shares with the rest of the library is atomic. */
+ * all data that it shares with other code of the library is atomic. */
 #include "worker_runtime/channel/channel_internal.h"
 
 #include "worker_runtime/report/report.h"
@@ -22,7 +22,7 @@
 
 static struct {
     atomic_int fd;      /* connection on which DUMPED is sent; -1 if there is none */
-    atomic_int running; /* number of handlers that are running and may use fd and page */
+    atomic_int running; /* number of running handlers, which may use fd and page */
     _Atomic(struct channel_page *) page;
 } dump = {.fd = -1};
 

@@ -12,7 +12,8 @@ static int64_t later_ms(int64_t now_ms, int64_t left_ms) {
 
 void round_state_receive(struct round_state *s, const struct channel_packet *p, int64_t now_ms) {
     switch (p->type) {
-    case CHANNEL_CHANGE: /* a second CHANGE replaces the first; so the agreed step is unknown */
+    case CHANNEL_CHANGE: /* a second CHANGE replaces the first one, so the agreed step is unknown
+                          * again */
         s->change = *p;
         s->stop_at = 0;
         s->change_until_ms = later_ms(now_ms, p->change.left_ms);

@@ -1,5 +1,5 @@
 /* Makes and destroys groups. To make a group, each rank loads the backend, waits until all ranks of
- * the group have reported in the store that they have arrived, and connects to the other ranks. */
+ * the group have set their keys in the store, and connects to the other ranks. */
 #include "worker_runtime/group/group.h"
 
 #include "worker_runtime/modules/modules.h"
@@ -30,8 +30,8 @@ static int read_options(const crunrt_group_options *given, crunrt_group_options 
     return 0;
 }
 
-/* Checks the list ranks[count]. Sets *out to the index of this process's rank in the list, or to -1
- * if the list does not contain it. Returns 0, -EINVAL or -ENOMEM. */
+/* Checks the list ranks[count]. Sets *out to the position of this process's rank in the list, or to
+ * -1 if the list does not have it. Returns 0, -EINVAL or -ENOMEM. */
 static int find_rank(const struct crunrt *rt, const int *ranks, size_t count, int *out) {
     CR_AUTO_FREE bool *seen = calloc((size_t) rt->place.world_size, sizeof(*seen));
     if (seen == NULL) return cr_fail(rt_last_error(), -ENOMEM, "make a group: out of memory");
@@ -56,7 +56,12 @@ static int load_backend(struct crunrt_group *g, const char *name) {
     if (name == NULL) name = getenv("CRUNRT_BACKEND");
     if (name == NULL || name[0] == '\0') name = "gloo";
     void *table = NULL;
+    struct cr_error ignored;
     int rc = module_load(name, CRUNRT_BACKEND_SYMBOL, &table, rt_last_error());
+    /* On AMD's GPUs, programs that were written for NCCL ask for "nccl", as with torch. */
+    if (rc < 0 && strcmp(name, "nccl") == 0 &&
+        module_load("rccl", CRUNRT_BACKEND_SYMBOL, &table, &ignored) == 0)
+        rc = 0;
     if (rc < 0) return rc;
     g->backend = table;
     if (g->backend->abi != CRUNRT_BACKEND_ABI) {
@@ -110,7 +115,8 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
     } else {
         (void) snprintf(g->name, sizeof(g->name), "group %llu", (unsigned long long) number);
     }
-    /* the name is part of error texts, which must be one line: replace control characters */
+    /* Control characters are replaced, because the name is part of error texts, each of which must
+     * be one line. */
     for (char *p = g->name; *p != '\0'; p++) {
         if ((unsigned char) *p < 0x20 || *p == 0x7f) *p = '?';
     }
@@ -124,8 +130,8 @@ static int name_group(struct crunrt_group *g, const char *name, const char *fore
     return rc;
 }
 
-/* Call this if this rank cannot make the group. It reports `cause` in the store, so that the other
- * ranks fail at once instead of waiting for this rank. */
+/* Call this if this rank cannot make the group. It writes `cause` to the store, so that the other
+ * ranks fail at once and do not wait for this rank. */
 static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     char words[CR_ERROR_TEXT_MAX + 64], first[8];
     if (g->store == NULL) return;
@@ -137,8 +143,8 @@ static void give_up(struct crunrt_group *g, const struct cr_error *cause) {
     group_report_failure(g, words, first, sizeof(first));
 }
 
-/* Reports in the store, for each group that has not failed, how many collectives this rank has made
- * in it. */
+/* For each group that has not failed, writes to the store how many collectives this rank has made
+ * in the group. */
 static void leave_groups(struct crunrt *rt) {
     for (struct crunrt_group *g = rt->groups; g != NULL; g = g->next) {
         bool is_whole = g->state != NULL && g->broken.code == 0 && g->size > 1 && !g->is_foreign;
@@ -186,9 +192,10 @@ static struct crunrt_group *allocate(struct crunrt *rt, const crunrt_group_optio
     return g;
 }
 
-/* Carries out crunrt_group_new() on a rank that is not in the group. Such a rank counts the group,
- * as all ranks do, compares the list of ranks, and takes part if the group is made by a split.
- * Returns 0, or the error of one of these. If only the new group fails, returns 0. */
+/* Carries out crunrt_group_new() on a rank that is not in the group. Such a rank increments its
+ * number of groups, as all ranks do, and compares its list of ranks with those of the other ranks.
+ * If the group is made by a split, it takes part in the split. Returns 0 or the error of one of
+ * these actions. If only the new group fails, returns 0. */
 static int make_as_outsider(struct crunrt *rt, const crunrt_group_options *o, crunrt_group **out) {
     struct cr_error *err = rt_last_error();
     *out = NULL;
@@ -258,8 +265,8 @@ void crunrt_group_destroy(crunrt_group *group) {
     group_split_withdraw(group);
     group_end_works(group);
     if (group->entry != NULL) worker_channel_hide(&group->rt->channel, &group->entry);
-    /* If the backend's peers do not notice that a connection ends (looks_every_ms > 0), this rank
-     * reports in the store that it leaves. */
+    /* If the backend's looks_every_ms is greater than 0, the other ranks do not notice that this
+     * rank closes its connections, so this rank writes to the store that it leaves. */
     if (group->state != NULL && group->broken.code == 0 && group->unfinished == 0 &&
         group->backend->looks_every_ms > 0 && group->size > 1)
         group_leave(group);

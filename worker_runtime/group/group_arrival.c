@@ -1,9 +1,10 @@
-/* Arrival: waits until each rank of a group has reported in the store. It is used when a group is
- * made, and by crunrt_group_monitored_barrier().
+/* Waits until all ranks of a group have arrived at the same point, for the making of a group and
+ * for crunrt_group_monitored_barrier().
  *
- * Each rank sets the key <phase>/<rank> and adds 1 to <phase>/count. The key <phase>/ready contains
- * the decision, which is written only once: "ok" by the last rank to arrive, or a reason by the
- * first rank that times out. All ranks follow the decision, so either all succeed or all fail. */
+ * To arrive, a rank sets the key <phase>/<rank> and adds 1 to <phase>/count. The key <phase>/ready
+ * contains the decision, which is written only once: "ok" by the last rank that arrives, or a
+ * failure by the first rank that times out. All ranks follow the decision, so either all succeed or
+ * all fail. */
 #include "worker_runtime/group/group.h"
 
 #include "base/memory.h"
@@ -24,8 +25,8 @@ static int fail_with_absent(struct crunrt_group *g, const char *phase, int64_t t
                    (long long) timeout_ms, names, g->size);
 }
 
-/* Sets the decision to `word`, unless another rank has set it. Returns 0 if the decision is "ok",
- * whoever has set it; otherwise an error. */
+/* Sets the decision to `word`, unless another rank has set it before. Returns 0 if the decision is
+ * "ok", whichever rank has set it; otherwise an error. */
 static int decide_arrival(struct crunrt_group *g, const char *ready, const char *word,
                           struct cr_error *err) {
     void *held = NULL;
@@ -36,9 +37,9 @@ static int decide_arrival(struct crunrt_group *g, const char *ready, const char 
     return cr_fail(err, -ECONNRESET, "another rank failed: %s", text);
 }
 
-/* Call this if this rank has timed out. It sets the decision to a failure, which makes all ranks
- * fail. Returns an error; or 0 if the last rank has arrived after all and has set the decision to
- * "ok" first. */
+/* Call this if this rank has timed out. It sets the decision to a failure, so that all ranks fail,
+ * and returns an error. If the last rank has meanwhile arrived and set the decision to "ok", it
+ * returns 0. */
 static int give_up_arrival(struct crunrt_group *g, const char *phase, const char *ready,
                            int64_t timeout_ms, struct cr_error *err) {
     char word[CR_ERROR_TEXT_MAX + 32];
@@ -61,8 +62,8 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     group_limit_store(g, timeout_ms);
     int rc = crunrt_store_set(g->store, mine, "", 0);
     if (rc == 0) rc = crunrt_store_add(g->store, count, 1, &arrived);
-    /* This rank is the last to arrive. If another rank has failed after its own arrival, all ranks
-     * must fail. */
+    /* This rank is the last one to arrive. If a rank has failed after it had arrived, the decision
+     * must not be "ok". */
     if (rc == 0 && arrived == g->size) {
         rc = group_failed(g, err);
         return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
@@ -70,13 +71,13 @@ int group_arrive(struct crunrt_group *g, const char *phase, int64_t timeout_ms,
     if (rc < 0) return group_store_failure(rc, err);
     rc = group_wait_for_key(g, ready, timeout_ms, err);
     if (rc == -ETIMEDOUT) return give_up_arrival(g, phase, ready, timeout_ms, err);
-    /* The decision has been set and never changes, so this call only returns it. */
+    /* The decision is set and never changes, so this call only reads it. */
     return rc < 0 ? rc : decide_arrival(g, ready, "ok", err);
 }
 
 /* ---- lists of ranks ---- */
 
-#define LIST_SHOWN 24 /* a text shows at most this many ranks of a list */
+#define LIST_SHOWN 24 /* largest number of ranks of a list that a text shows */
 
 static uint64_t hash_of(const int *ranks, size_t count) {
     uint64_t hash = count;
@@ -87,8 +88,8 @@ static uint64_t hash_of(const int *ranks, size_t count) {
     return hash;
 }
 
-/* Writes three things into `out`: a hash of the list ranks[count], this process's rank, and the
- * list itself. Example: "8f14e45fceea167a rank 2: {0, 2, 4}". */
+/* Writes to `out` a hash of the list ranks[count], then this process's rank, then the list itself.
+ * For example: "8f14e45fceea167a rank 2: {0, 2, 4}". */
 static void describe_list(const struct crunrt_group *g, const int *ranks, size_t count,
                           char out[256]) {
     if (ranks == NULL) count = (size_t) g->rt->place.world_size;
@@ -120,8 +121,9 @@ int group_compare_lists(struct crunrt_group *g, const int *ranks, size_t count,
 
 /* ---- the monitored barrier ---- */
 
-/* Deletes the keys of one monitored barrier. A rank that leaves barrier n calls this for barrier
- * n-2. All ranks have entered barrier n, so all have left barrier n-2 and read its keys no more. */
+/* Deletes the keys of the monitored barrier `number`. A rank calls this when it leaves the barrier
+ * `number` + 2. By then, all ranks have entered the barrier `number` + 2, so all have left the
+ * barrier `number`, and no rank reads its keys any more. */
 static void delete_barrier_keys(struct crunrt_group *g, uint32_t number) {
     char key[64];
     (void) snprintf(key, sizeof(key), "barrier%u/%d", number, g->rank);

@@ -1,5 +1,5 @@
-/* The short forms of crunrt_group_run() and crunrt_group_start(), such as
- * crunrt_group_all_reduce(). Each fills in a crunrt_op and runs or starts it. */
+/* The functions that make one kind of operation, such as crunrt_group_all_reduce(). Each fills in a
+ * crunrt_op, and calls crunrt_group_run() or crunrt_group_start(). */
 #include "worker_runtime/group/group.h"
 
 #include "base/memory.h"
@@ -80,7 +80,7 @@ int crunrt_group_all_to_all_counts(crunrt_group *group, const void *send, const 
     return crunrt_group_run(group, &op);
 }
 
-/* ---- gathers and scatters with counts, made of other operations ---- */
+/* ---- gathers and scatters with a count for each rank, made of other operations ---- */
 
 static int check_group(const crunrt_group *group, int root, const char *what) {
     if (group == NULL) return rt_fail_null(what, "the group");
@@ -90,8 +90,8 @@ static int check_group(const crunrt_group *group, int root, const char *what) {
                    root, group->size - 1);
 }
 
-/* Runs an all-to-all in which only `root` receives, or only `root` sends. `whole` are the counts of
- * all ranks on the root, NULL elsewhere; `own` is the count of this rank. */
+/* Runs an all-to-all in which only `root` receives, or only `root` sends. On the root, `whole` has
+ * the counts of all ranks; on other ranks, it is not used. `own` is the count of this rank. */
 static int run_one_sided(crunrt_group *group, const char *what, bool root_receives, int root,
                          const size_t *whole, size_t own, crunrt_op op) {
     int rc = check_group(group, root, what);

@@ -1,12 +1,12 @@
 /* With CRUNRT_DEBUG=1, compares the calls of all ranks before each collective. If the calls differ,
- * all ranks fail with the same sentence; without this check the ranks would hang or compute wrong
+ * all ranks fail with the same sentence. Without this check, the ranks would hang or compute wrong
  * numbers. The keys of call number <seq> are
  *
  *   check/<seq>/call           "rank 2: all_reduce(float32 x 1000, sum)", set by the first rank
  *   check/<seq>/count          number of ranks whose call is equal to that of the first rank
- *   check/<seq>/counts/<rank>  for an all-to-all with counts: the elements that the rank sends to
- *                              each rank, then the elements that it expects from each rank
- *   check/<seq>/verdict        "ok" once all ranks agree, or the sentence that names the difference
+ *   check/<seq>/counts/<rank>  for an all-to-all with counts: the numbers of elements that the rank
+ *                              sends to each rank, then the numbers that it expects from each rank
+ *   check/<seq>/verdict        "ok" if all ranks agree, else a sentence that names the difference
  *
  * The check costs four requests to the store per rank and call. The last rank to arrive compares
  * the counts. The keys of call <seq> are deleted during call <seq> + 2. */
@@ -24,8 +24,8 @@ static void key_of(uint32_t seq, const char *what, char out[64]) {
     (void) snprintf(out, 64, "check/%u/%s", seq, what);
 }
 
-/* Sets the key check/<seq>/verdict to `sentence`, unless another rank has set it. Returns 0 or the
- * store's error. */
+/* Sets the key check/<seq>/verdict to `sentence`, unless another rank has set it before. Returns 0
+ * or the store's error. */
 static int set_verdict(struct crunrt_group *g, uint32_t seq, const char *sentence) {
     char key[64];
     key_of(seq, "verdict", key);
@@ -51,7 +51,7 @@ static int put_counts(struct crunrt_group *g, const struct group_call *call) {
     return crunrt_store_set(g->store, key, row, 2 * n * sizeof(*row));
 }
 
-/* Reads the rows of counts of all ranks into rows[size], and deletes their keys. */
+/* Reads the counts of all ranks into rows[], one row per rank, and deletes their keys. */
 static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
     size_t row = 2 * (size_t) g->size, len = 0;
     for (int r = 0; r < g->size; r++) {
@@ -69,9 +69,9 @@ static int take_counts(struct crunrt_group *g, uint32_t seq, uint64_t *rows) {
     return 0;
 }
 
-/* Compares the counts of an all-to-all. If the number of elements that some rank sends to another
- * rank differs from the number that the latter expects, writes this to `sentence`; otherwise leaves
- * `sentence` unchanged. Returns 0 or the store's error. */
+/* Compares the counts of an all-to-all, for each pair of a sender and a receiver. If the sender
+ * sends another number of elements than the receiver expects from it, writes to `sentence` which
+ * ranks these two are; otherwise leaves `sentence` unchanged. Returns 0 or the store's error. */
 static int compare_counts(struct crunrt_group *g, uint32_t seq, const char *call,
                           char sentence[3 * OP_TEXT_MAX]) {
     size_t n = (size_t) g->size;
@@ -147,8 +147,8 @@ int group_check_call(struct crunrt_group *g, const struct group_call *call, stru
     }
     if (rc < 0) return cr_wrap(err, "compare the call with the other ranks");
     CR_AUTO_FREE char *verdict = value;
-    /* Deletes the keys of call seq-2. Call seq-1 succeeded, so every rank had begun it. So every
-     * rank had left call seq-2, and reads its keys no more. */
+    /* Delete the keys of call seq - 2. Call seq - 1 succeeded, so every rank had begun it and so
+     * had left call seq - 2: no rank reads its keys any more. */
     if (g->rank == 0 && seq >= 2) delete_check_keys(g, seq - 2);
     return strcmp(verdict, "ok") == 0 ? 0 : cr_fail(err, -EPROTO, "%s", verdict);
 }

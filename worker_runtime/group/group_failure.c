@@ -1,16 +1,16 @@
 /* Breaks a group: when one rank fails, all ranks fail soon, and their error texts name the cause.
  *
- * A rank that notices a failure closes its connections, so that its peers notice the failure, too,
- * and close their connections. With some backends the peers do not notice a closed connection. Such
- * a backend sets `looks_every_ms`, and checks the store for failures at this interval. If the
- * backend sets it, this rank first reports the failure in the store and then aborts the backend,
- * because an abort can take long.
+ * A rank that notices a failure closes its connections; its peers notice this, and close their
+ * connections, too. With some backends, the peers do not notice that a connection is closed. Such a
+ * backend sets `looks_every_ms`, and each rank reads the store for failures at this interval. With
+ * such a backend, a rank writes the failure to the store before it aborts the backend, because an
+ * abort can take long.
  *
- * Each rank that notices the failure writes what it was doing to the key state/<rank> in the store.
- * A rank that does not write its key within a short time (GRACE_…_MS) is taken for dead or hung,
- * and the error texts name that rank. The key `failure` contains the error of the first rank that
- * failed; the other ranks quote this error. After a timeout the ranks also compare their keys
- * state/<rank>, because a timeout is also what follows when the ranks make different calls. */
+ * Each rank that notices the failure sets the key state/<rank> to what it was doing. If a rank has
+ * not set its key within a short time (GRACE_…_MS), the error texts name it as a rank that gives no
+ * sign. The key `failure` contains the error of the first rank that failed; the other ranks quote
+ * it. After a timeout, the ranks also compare the contents of their keys state/<rank>, because
+ * ranks that make different calls time out, too. */
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/group/group.h"
 
@@ -22,23 +22,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time in ms that a rank which has noticed a failure waits for the keys state/<rank> of the other
- * ranks. The time is longest after a timeout, because the timeouts of the ranks end at slightly
- * different moments. If a connection has broken, all ranks notice it within milliseconds. The time
- * is shortest if there is an agent: the agent knows which worker has died and is starting the next
- * round, so a quick end is more useful than a complete text. */
+/* Time in ms that a rank that has noticed a failure waits for the keys state/<rank> of the other
+ * ranks. It is longest after a timeout, because the timeouts of the ranks end at slightly different
+ * moments. If a connection has broken, all ranks notice this within milliseconds. The time is
+ * shortest if there is an agent: the agent knows which worker has died, and starts the next round,
+ * so it is more useful to end soon than to have a complete text. */
 #define GRACE_AFTER_TIMEOUT_MS INT64_C(1000)
 #define GRACE_AFTER_RESET_MS   INT64_C(100)
 #define GRACE_UNDER_AGENT_MS   INT64_C(50)
 #define GRACE_AFTER_LOOK_MS    INT64_C(150) /* time in ms that is added to looks_every_ms */
 
-/* In a group with more ranks than this, the keys state/<rank> are not read: that would take one
+/* If a group has more ranks than this, the keys state/<rank> are not read, because that takes one
  * request per rank. */
 #define ASK_RANKS_MAX 512
-#define OTHERS_MAX    2   /* most other ranks whose calls an error text describes */
+#define OTHERS_MAX    2   /* largest number of other ranks whose calls an error text describes */
 
-/* Sets this rank's key state/<rank> to `doing`. Errors are ignored: the store may be gone, and the
- * group is already failing. */
+/* Sets this rank's key state/<rank> to `doing`. Ignores errors, because the group is failing
+ * already and the store may be gone. */
 static void write_state(struct crunrt_group *g, const char *doing) {
     char key[32];
     (void) snprintf(key, sizeof(key), "state/%d", g->rank);
@@ -62,18 +62,19 @@ static int64_t grace_ms(const struct crunrt_group *g, int code) {
     return g->rt->channel.page != NULL ? GRACE_UNDER_AGENT_MS : GRACE_AFTER_RESET_MS;
 }
 
-/* Returns true if the agent has ended the round, or ends it within grace_ms. After that, this rank
- * need not wait for signs of the other ranks: the agent notices the death of a worker first, and
- * names that worker. Returns false at once if this worker cannot rejoin, because the agent reports
- * the end of a round only to workers that can. */
+/* Returns true if the agent ends the round within grace_ms, or has ended it. In that case this rank
+ * need not wait for signs of other ranks, because the agent is the first to notice the death of a
+ * worker, and names this worker. Returns false at once if this worker cannot rejoin, because the
+ * agent reports the end of a round only to workers that can. */
 static bool agent_knows(struct crunrt_group *g, int64_t grace_ms) {
     const struct channel_page *page = g->rt->channel.page;
     if (page == NULL || atomic_load(&page->can_rejoin) == 0) return false;
     return worker_channel_wait_over(&g->rt->channel, cr_deadline_ms(grace_ms)) == 1;
 }
 
-/* Waits for the keys state/<rank> for at most grace_ms. Sets `out` to a text that names the ranks
- * whose key is missing, for example "; no sign of rank 2", or to "" if there are none. */
+/* Waits until all ranks have set their keys state/<rank>, at most grace_ms. Sets `out` to a text
+ * that names the ranks whose key is missing, for example "; no sign of rank 2", or to "" if none is
+ * missing. */
 static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, size_t out_size) {
     out[0] = '\0';
     if (g->size > ASK_RANKS_MAX) return;
@@ -91,7 +92,7 @@ static void find_silent(struct crunrt_group *g, int64_t grace_ms, char *out, siz
 }
 
 /* Sets `out` to a text that names the ranks whose key state/<rank> differs from `doing`, for
- * example "; rank 1 was in broadcast(float32 x 64, root 0) #17", or to "" if there are none. */
+ * example "; rank 1 was in broadcast(float32 x 64, root 0) #17", or to "" if no key differs. */
 static void find_others(struct crunrt_group *g, const char *doing, char *out, size_t out_size) {
     size_t len = 0;
     int found = 0;
@@ -114,7 +115,7 @@ static void find_others(struct crunrt_group *g, const char *doing, char *out, si
 }
 
 int group_break(struct crunrt_group *g, const char *what, const char *doing, struct cr_error *err) {
-    /* a copy of the cause, because the calls on the store below may overwrite *err */
+    /* a copy, because the calls on the store below may overwrite *err */
     struct cr_error cause = *err;
     bool reports_first = g->backend->looks_every_ms > 0;
     if (g->state != NULL && !reports_first) g->backend->abort(g->state);
@@ -136,7 +137,7 @@ int group_break(struct crunrt_group *g, const char *what, const char *doing, str
     struct cr_error lost = {0};
     (void) rt_recoverable(g->rt, &lost);
     bool adds_lost = lost.code != 0 && cause.code != -ENOTRECOVERABLE;
-    /* if the cause is what another rank has reported, its text already contains that report */
+    /* if another rank's report is the cause, cause.text already quotes it */
     bool adds_first = first[0] != '\0' && strstr(cause.text, first) == NULL;
     (void) cr_fail(&g->broken, cause.code,
                    "%s in group '%s' (%s, rank %d of %d) failed: %s%s%s%s%s%s%s", what,

@@ -1,6 +1,6 @@
-/* Memory that suits a group's backend, and its registration with the group. A backend on host
- * memory needs neither: there, memory comes from aligned_alloc(), and a registration does nothing.
- */
+/* Allocates memory that suits a group's backend, and registers memory with the backend. For a
+ * backend that uses host memory, the memory comes from aligned_alloc(), and to register it does
+ * nothing. */
 #include "worker_runtime/group/group.h"
 
 #include <errno.h>
@@ -37,8 +37,8 @@ void crunrt_group_memory_free(crunrt_group *group, void *memory) {
         free(memory);
 }
 
-/* Registers the memory with the backend. If this fails, the group is broken, unless the backend has
- * refused. */
+/* Registers the memory with the backend. If that fails, the group breaks, unless the failure is a
+ * refusal. */
 static int register_with_backend(struct crunrt_group *g, void *buffer, size_t size,
                                  crunrt_register_kind kind, void **handle) {
     struct cr_error *err = rt_last_error();

@@ -1,9 +1,9 @@
 /* Shows in the page which operation of a group this rank is in, so that the agents of the job can
- * tell at once which rank has not entered an operation in which others wait.
+ * find out at once which rank has not entered an operation in which other ranks wait.
  *
- * A collective costs three atomic stores and no system call. Entering it stores the time, and the
- * operation with a mark that this rank waits in it; leaving it stores the operation without the
- * mark. */
+ * A collective costs three atomic stores and no system call. When the rank enters it, two stores
+ * write the time, and the operation with a mark that the rank waits. When the rank leaves it, one
+ * store writes the operation without this mark. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 

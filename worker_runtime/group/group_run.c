@@ -1,5 +1,5 @@
 /* Runs one operation, or a batch of sends and receives: checks the arguments, gives the call its
- * number, lets the backend run it, and breaks the group if it fails. */
+ * number, lets the backend run it, and breaks the group if the call fails. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
@@ -29,8 +29,8 @@ static int fail_broken(const struct crunrt_group *g, const crunrt_op *op) {
     return -EPIPE;
 }
 
-/* Writes "<kind> #<seq>" to `out`. Each operation calls this, so it does not use snprintf(), which
- * takes ten times as long. */
+/* Writes "<kind> #<seq>" to `out`. Does not use snprintf(), which takes ten times as long, because
+ * each operation calls this function. */
 static void name_call(char out[48], const char *kind, uint32_t seq) {
     char digits[10];
     size_t i = sizeof(digits);
@@ -101,8 +101,7 @@ int group_outcome(struct crunrt_group *g, const struct group_call *call, int rc,
     if (is_refused) {
         return cr_wrap(err, "%s in group '%s'", op_kind_name(call->op.kind), g->name);
     }
-    /* if an earlier operation has broken the group, this operation fails with the text of that
-     * failure */
+    /* if an earlier operation has broken the group, this one fails with the same error text */
     if (g->broken.code != 0) {
         *err = g->broken;
         return rc;

@@ -1,17 +1,17 @@
 /* Makes a group by splitting the parent: the first group of all ranks in this round whose backend
- * can split. A split is faster than a connection without it, because the ranks need not exchange
- * ids through the store and the backend need not start from nothing.
+ * can split. A split is faster than to connect without one, because the ranks need not exchange ids
+ * through the store, and the backend can use what the parent has.
  *
- * Every rank of the parent must take part in the split, also ranks outside the new group: if one
- * rank were missing, the other ranks would hang. So all ranks first agree whether to split, by two
- * keys of the new group:
+ * Every rank of the parent must take part in the split, also a rank outside the new group: if one
+ * rank were missing, the others would hang. So all ranks first agree whether to split, by two keys
+ * of the new group:
  *
  *   split/<parent>/willing   number of ranks that are ready to split
  *   split/decision           "split", set by the last rank that becomes ready; or "fresh", set by
  *                            the first rank that cannot split or has waited too long. The key is
  *                            set only once, and all ranks follow it.
  *
- * If this round has not had a parent, no function in this file uses the store. */
+ * If this round has had no parent, no function in this file uses the store. */
 #include "worker_runtime/group/group.h"
 
 #include "base/memory.h"
@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest time in ms that a rank waits for the other ranks to become ready to split. After this
- * time the rank sets the decision to "fresh". The limit is needed because a rank outside the new
- * group can call crunrt_group_new() much later than the others, and must not delay the group. */
+/* Longest time in ms that a rank waits until the other ranks are ready to split; after it, the rank
+ * sets the decision to "fresh". This limit is needed because a rank outside the new group may call
+ * crunrt_group_new() much later than the others, and must not delay the group. */
 #define PATIENCE_MS INT64_C(10000)
 
 static const char decision_key[] = "split/decision";
@@ -52,8 +52,8 @@ static bool is_split(const void *text, size_t len) {
     return len == 5 && memcmp(text, "split", 5) == 0;
 }
 
-/* Sets the decision to `word`, unless another rank has set it. Returns 1 if the decision is
- * "split", 0 if the decision is "fresh", or the store's error. */
+/* Sets the decision to `word`, unless another rank has set it before. Returns 1 if the decision is
+ * "split", 0 if it is "fresh", or the store's error. */
 static int decide(struct crunrt_group *g, const char *word) {
     void *held = NULL;
     size_t len = 0;
@@ -68,7 +68,8 @@ static int wait_for_decision(struct crunrt_group *g, struct cr_error *err) {
     int64_t patience = g->timeout_ms / 2 < PATIENCE_MS ? g->timeout_ms / 2 : PATIENCE_MS;
     int rc = group_wait_for_key(g, decision_key, patience, err);
     if (rc == -ETIMEDOUT) return decide(g, "fresh");
-    /* the new group has failed, but this rank (-1: outside the group) does not use it: no error */
+    /* The new group has failed. This is no error on a rank outside the group (rank -1), because
+     * such a rank does not use the group. */
     if (rc == -ECONNRESET && g->rank < 0) return 0;
     if (rc < 0) return rc;
     CR_AUTO_FREE void *value = NULL;

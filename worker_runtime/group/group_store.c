@@ -22,9 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Interval in ms at which a rank that waits for a key checks whether another rank has failed. The
- * interval begins with the first value and doubles up to the second. The check is needed while a
- * group is made and in a monitored barrier: there the failure of a rank breaks no connection. */
+/* Interval in ms at which a rank that waits for a key checks whether another rank has failed. It is
+ * FAILURE_LOOK_FIRST_MS at first, and doubles up to FAILURE_LOOK_EVERY_MS. Such checks are needed
+ * while a group is made and in a monitored barrier, where the failure of a rank breaks no
+ * connection. */
 #define FAILURE_LOOK_FIRST_MS INT64_C(10)
 #define FAILURE_LOOK_EVERY_MS INT64_C(200)
 
@@ -106,12 +107,13 @@ static int on_remove(void *arg, const char *key, struct cr_error *err) {
 
 /* ---- failures elsewhere ---- */
 
-/* time in ms after which no message of a peer that has left can arrive any more */
+/* longest time in ms after which a message of a peer that has left can still arrive */
 #define PEER_LEFT_MS INT64_C(1000)
 
-/* `rank` has left the group after it had made `collectives` collectives. Returns whether this rank
- * waits in vain for that rank: in a later collective; or in a send or receive, once PEER_LEFT_MS
- * have passed, because a peer's last messages can arrive after it has left. */
+/* Call this if `rank` has left the group, after `collectives` collectives. Returns true if this
+ * rank waits for `rank` in vain. It does so if it is in a later collective. It also does so if it
+ * sends to `rank` or receives from `rank`, and PEER_LEFT_MS have passed since it noticed that
+ * `rank` has left: before that, last messages can still arrive. */
 static bool waits_for(struct crunrt_group *g, int rank, uint32_t collectives) {
     if (atomic_load(&g->begun) > collectives) return true;
     if (atomic_load(&g->peer) != rank) return false;
@@ -139,9 +141,9 @@ static int check_left(struct crunrt_group *g, struct crunrt_store *store, struct
     return 0;
 }
 
-/* If this rank is making the group or is in a monitored barrier, which both need every rank: fails
- * if a rank of the group has ended. In all other calls returns 0, because check_left() tells
- * exactly whether this call waits for a rank that has gone. */
+/* If this rank is making the group or is in a monitored barrier, returns an error if any rank of
+ * the group has ended, because both need every rank. Otherwise returns 0, because check_left()
+ * finds out whether this call needs a rank that has left. */
 static int check_ended(struct crunrt_group *g, struct cr_error *err) {
     if (g->is_foreign || (g->state != NULL && !g->in_monitored_barrier)) return 0;
     int rank = rt_ended_rank(g->rt, g->ranks, (size_t) g->size);
@@ -165,8 +167,9 @@ static int check_failed(struct crunrt_group *g, struct crunrt_store *store, stru
     return cr_fail(err, differs ? -EPROTO : -ECONNRESET, "another rank failed: %s", text);
 }
 
-/* Does what group_failed() does. The thread's error text stays as it was: the requests to the store
- * change it when a key does not exist, which is no failure of the program's call. */
+/* Does the same as group_failed(), but sends the requests through `store`, and leaves the thread's
+ * error text unchanged. A request to the store sets that text if a key does not exist, which is no
+ * failure of the program's call. */
 static int look_for_failure(struct crunrt_group *g, struct crunrt_store *store,
                             struct cr_error *err) {
     struct cr_error before = *rt_last_error(), found = {0};
@@ -188,8 +191,8 @@ void group_leave(struct crunrt_group *g) {
 }
 
 static int on_failed(void *arg, struct cr_error *err) {
-    /* 0 sets the shortest timeout, so that the backend does not wait long for a slow store and
-     * misses its own deadline */
+    /* With 0, requests have the shortest timeout, so that a slow store does not make the backend
+     * miss its own deadline. */
     group_limit_store(arg, 0);
     return group_failed(arg, err);
 }
@@ -227,25 +230,59 @@ struct backend_store group_backend_store(struct crunrt_group *g) {
 
 /* ---- group_absent_ranks() ---- */
 
+/* largest number of keys in one request of group_absent_ranks() */
+#define ABSENT_CHECK_MAX 1024
+
+/* A search for the ranks whose key <phase>/<rank> is absent. */
+struct absent_search {
+    struct crunrt_group *g;
+    const char **keys; /* [size] */
+    int absent;        /* ranks found so far */
+    char *out;         /* numbers of the absent ranks as text, at most GROUP_NAMED_MAX of them */
+    size_t len, out_size;
+};
+
+static void note_absent(struct absent_search *s, int rank) {
+    if (++s->absent > GROUP_NAMED_MAX) return;
+    int n = snprintf(s->out + s->len, s->out_size - s->len, "%s%d", s->absent > 1 ? ", " : "",
+                     rank);
+    if (n > 0 && (size_t) n < s->out_size - s->len) s->len += (size_t) n;
+}
+
+/* Searches the ranks from `from` to `to` - 1 for absent ranks. One request checks whether all their
+ * keys exist; if they do not, the function searches each half. So k absent ranks among n take about
+ * 2 k log2(n / k) requests instead of n, which matters when hundreds of ranks search at the same
+ * moment. Returns 0, or the store's error. */
+static int search_absent(struct absent_search *s, int from, int to) {
+    int present = 0, middle = from + (to - from) / 2;
+    int rc = crunrt_store_check(s->g->store, &s->keys[from], (size_t) (to - from), &present);
+    if (rc < 0 || present) return rc;
+    if (to - from == 1) {
+        note_absent(s, from);
+        return 0;
+    }
+    rc = search_absent(s, from, middle);
+    return rc < 0 ? rc : search_absent(s, middle, to);
+}
+
 int group_absent_ranks(struct crunrt_group *g, const char *phase, char *out, size_t out_size) {
-    size_t len = 0;
-    int absent = 0;
+    CR_AUTO_FREE char(*names)[64] = calloc((size_t) g->size, sizeof(*names));
+    CR_AUTO_FREE const char **keys = calloc((size_t) g->size, sizeof(*keys));
     out[0] = '\0';
+    if (names == NULL || keys == NULL) return -ENOMEM;
     for (int r = 0; r < g->size; r++) {
-        char key[64];
-        (void) snprintf(key, sizeof(key), "%s/%d", phase, r);
-        const char *one = key;
-        int present = 0;
-        int rc = crunrt_store_check(g->store, &one, 1, &present);
+        (void) snprintf(names[r], sizeof(names[r]), "%s/%d", phase, r);
+        keys[r] = names[r];
+    }
+    struct absent_search s = {.g = g, .keys = keys, .out = out, .out_size = out_size};
+    for (int from = 0; from < g->size; from += ABSENT_CHECK_MAX) {
+        int left = g->size - from;
+        int rc = search_absent(&s, from, from + (left < ABSENT_CHECK_MAX ? left
+                                                                        : ABSENT_CHECK_MAX));
         if (rc < 0) return rc;
-        if (present) continue;
-        absent++;
-        if (absent > GROUP_NAMED_MAX) continue;
-        int n = snprintf(out + len, out_size - len, "%s%d", absent > 1 ? ", " : "", r);
-        if (n > 0 && (size_t) n < out_size - len) len += (size_t) n;
     }
-    if (absent > GROUP_NAMED_MAX) {
-        (void) snprintf(out + len, out_size - len, " and %d more", absent - GROUP_NAMED_MAX);
+    if (s.absent > GROUP_NAMED_MAX) {
+        (void) snprintf(out + s.len, out_size - s.len, " and %d more", s.absent - GROUP_NAMED_MAX);
     }
-    return absent;
+    return s.absent;
 }

@@ -1,8 +1,8 @@
 /* Works: operations that run while the program continues. The backend runs them. This file keeps
  * the result of each work, and breaks the group when a work has failed.
  *
- * If a stream waits for the end of a work, the program can free the work before it is over, or
- * never gets the work at all (crunrt_group_enqueue()). Such a work is handed over to the group: it
+ * If a stream waits for the end of a work, the program may free the work before it is over;
+ * crunrt_group_enqueue() does not even return the work. Such a work is handed over to the group: it
  * is put into the list `handed`, and a later call on the group finds out how it ended. */
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* crunrt_group_enqueue() frees the handed works that are over each time when the number of
- * unfinished works is a multiple of this */
+/* Each time when the number of unfinished works is a multiple of this, crunrt_group_enqueue() frees
+ * those works that were handed over and have ended. */
 #define HANDED_LOOK_EVERY 8
 
 struct crunrt_work {
@@ -26,12 +26,14 @@ struct crunrt_work {
     struct group_call call;   /* the operation, or the first of a batch */
     void *state;              /* the backend's handle; NULL if there is none */
     bool is_over;
-    bool is_handed;           /* true if a stream waits for the work; so the program can free the
-                               * work before it is over */
+    bool is_handed;           /* true if a stream waits for the work, so that the program may free
+                               * the work before it is over */
     int result;               /* result of the work once it is over: 0, or a negative errno */
-    struct cr_error *failure; /* describes a negative result; NULL if there is none, or no memory */
-    /* The second and later operations of a batch, `more` of them: each one's number in the flight
-     * recorder and, if the backend starts the operations one by one, its handle. */
+    struct cr_error *failure; /* describes a negative result; NULL if the result is not negative, or
+                               * if memory was short */
+    /* If the work is a batch, `more` is the number of operations after the first one. For each of
+     * them, a work_part has its number in the flight recorder and, if the backend starts operations
+     * one by one, its handle. */
     size_t more;
     struct work_part {
         uint64_t flight;
@@ -78,8 +80,8 @@ static void free_work(struct crunrt_work *w) {
     free(w);
 }
 
-/* Sets the work's result to the error. The error is copied to memory of its own, so that a work
- * that succeeds, as most do, needs no room for it. */
+/* Sets the work's result to the error. The error gets memory of its own, so that a work that
+ * succeeds, as most do, needs no room for it. */
 static void set_failure(struct crunrt_work *w, const struct cr_error *err) {
     w->result = err->code;
     w->failure = malloc(sizeof(*w->failure));
@@ -103,8 +105,8 @@ static void hand_over(struct crunrt_work *w) {
 
 /* ---- the end of works ---- */
 
-/* Waits for every handle of the work. Returns 0; or the first error, and then waits for no further
- * handle; or -EINPROGRESS if the work is not over after timeout_ms. */
+/* Waits until all handles of the work are over. Returns 0; the first error, without waiting for
+ * further handles; or -EINPROGRESS if a handle is not over after timeout_ms. */
 static int wait_for_parts(struct crunrt_work *w, int64_t timeout_ms, struct cr_error *err) {
     const struct crunrt_backend *b = w->group->backend;
     int rc = w->state != NULL ? b->wait(w->state, timeout_ms, err) : 0;
@@ -130,8 +132,8 @@ static int work_poll(struct crunrt_work *w, int64_t timeout_ms) {
     return rc;
 }
 
-/* Waits until the oldest handed work is over, frees the work and returns its result. Returns
- * -EINPROGRESS if the work is not over after timeout_ms. */
+/* Waits until the oldest work that was handed over has ended, frees it and returns its result.
+ * Returns -EINPROGRESS if it has not ended after timeout_ms. */
 static int end_oldest_handed(struct crunrt_group *g, int64_t timeout_ms) {
     struct crunrt_work *w = g->handed;
     int rc = work_poll(w, timeout_ms);
@@ -224,9 +226,9 @@ int crunrt_group_start(crunrt_group *group, const crunrt_op *op, crunrt_work **o
     return 0;
 }
 
-/* Starts the operations of a batch one by one, on a backend that cannot start them as one work. A
- * refused operation (-EINVAL, -ENOTSUP) normally leaves the group intact. Here the operations
- * before it are already running, so a refusal becomes -EIO, which breaks the group. */
+/* Starts the operations of a batch one by one, for a backend that cannot start them as one work.
+ * Normally a refusal (-EINVAL, -ENOTSUP) leaves the group intact. But if an operation after the
+ * first one is refused, others already run, so the refusal becomes -EIO, which breaks the group. */
 static int start_each(struct crunrt_group *g, struct crunrt_work *w,
                       const struct backend_call *list, size_t used, struct cr_error *err) {
     for (size_t i = 0; i < used; i++) {
@@ -345,9 +347,9 @@ void crunrt_work_free(crunrt_work *work) {
 
 /* ---- operations that only streams wait for ---- */
 
-/* Call this before another operation is enqueued. If CRUNRT_WORKS_MAX works are unfinished, waits
- * for the oldest handed work. Sometimes, see HANDED_LOOK_EVERY, frees the handed works that are
- * over. */
+/* Call this before another operation is enqueued. If CRUNRT_WORKS_MAX works are unfinished, it
+ * waits until the oldest work that was handed over has ended. At times (see HANDED_LOOK_EVERY), it
+ * frees all works that were handed over and have ended. */
 static void tidy_handed(struct crunrt_group *g) {
     if (g->unfinished >= CRUNRT_WORKS_MAX && g->handed != NULL)
         (void) end_oldest_handed(g, CR_FOREVER);

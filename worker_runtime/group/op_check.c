@@ -1,5 +1,5 @@
-/* Checks the description of an operation before data is sent, and computes the signature that must
- * be equal on all ranks. */
+/* Checks the description of an operation before data is sent, and computes its signature, which
+ * must be equal on all ranks. */
 #include "worker_runtime/group/op_check.h"
 
 #include "base/memory.h"
@@ -78,12 +78,12 @@ static int check_ranks(const crunrt_op *op, int rank, int size, struct cr_error 
     return 0;
 }
 
-/* largest number of elements in a buffer, such that the size of the buffer in bytes fits into an
+/* largest number of elements of a buffer, so that the buffer's size in bytes fits into an
  * int64_t */
 #define COUNT_MAX (SIZE_MAX / 32)
 
-/* Sets *total to the number of elements in one buffer of an all-to-all: the sum of counts[size].
- * Returns 0 or -EINVAL. */
+/* Sets *total to the number of elements in one buffer of an all-to-all, the sum of counts[size].
+ * `name` is the buffer's name for error texts. Returns 0 or -EINVAL. */
 static int sum_counts(const size_t *counts, int size, const char *name, size_t *total,
                       struct cr_error *err) {
     if (counts == NULL) return cr_fail(err, -EINVAL, "%s is NULL", name);

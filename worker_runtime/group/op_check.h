@@ -12,12 +12,13 @@
 /* Returns whether the operation is a send or a receive. */
 bool op_is_p2p(crunrt_op_kind kind);
 
-/* Returns true if the operation has no elements, so that no data need be moved. Returns false for
- * each barrier, and for each all-to-all with counts, whose counts this function does not read. */
+/* Returns true if the operation has no elements, so that there is no data to move. Returns false
+ * for each barrier, and for each all-to-all with counts, because this function does not read the
+ * counts. */
 bool op_is_empty(const crunrt_op *op);
 
 /* Checks kind, types, ranks, counts and pointers of an operation that `rank` calls in a group of
- * `size` ranks. Returns 0; or -EINVAL, and sets err to what is wrong. */
+ * `size` ranks. Returns 0; or -EINVAL, and sets err to a text that says what is wrong. */
 int op_check(const crunrt_op *op, int rank, int size, struct cr_error *err);
 
 /* Returns a hash of what must be equal on all ranks that take part in the operation. For a

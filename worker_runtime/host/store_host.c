@@ -1,4 +1,4 @@
-/* The module store_host: runs a store's server, with one key space, in the worker's process. */
+/* The module store_host: runs a store's server, with one key space, in this process. */
 #include "store/store.h"
 #include "worker_runtime/host/store_host.h"
 

@@ -144,10 +144,10 @@ CRUNRT_API int crunrt_init(const crunrt_init_options *options, crunrt **out);
  * call first waits, for at most 5 seconds, until all other ranks have called crunrt_destroy(). If
  * rt is NULL, nothing happens.
  *
- * This call, and the normal end of the process without it (exit(), or a return from main()), report
- * in the store that this rank has ended. Ranks that wait for it get -ECONNRESET at once: in
- * crunrt_group_new(), in a monitored barrier, and in a collective that this rank has not made. The
- * report takes at most a second if the store does not answer. */
+ * This call reports in the store that this rank has ended. So does the normal end of a process that
+ * has not made this call (exit(), or a return from main()). Ranks that wait for this rank get
+ * -ECONNRESET at once: in crunrt_group_new(), in a monitored barrier, and in a collective that this
+ * rank has not made. If the store does not answer, the report takes at most a second. */
 CRUNRT_API void crunrt_destroy(crunrt *rt);
 
 /* Each of these functions returns -1 if rt is NULL. */
@@ -316,9 +316,9 @@ CRUNRT_API int crunrt_can_rejoin(crunrt *rt, int yes);
 
 /* Returns the job's store, connected. The store belongs to the runtime and is valid until
  * crunrt_destroy(). After crunrt_rejoin() the same object is connected to the new round's store.
- * All processes of the job see the same keys; so does a Python process that opens the store with
- * torch.distributed.TCPStore. Keys that begin with "crunrt/" belong to this library. Returns NULL
- * if rt is NULL. */
+ * All processes of the job see the same keys; a Python process that opens the store with
+ * torch.distributed.TCPStore sees them, too. Keys that begin with "crunrt/" belong to this library.
+ * Returns NULL if rt is NULL. */
 CRUNRT_API crunrt_store *crunrt_job_store(crunrt *rt);
 
 /* ---- the store: small values that all processes of a job share ----
@@ -445,11 +445,11 @@ CRUNRT_API int crunrt_store_barrier(crunrt_store *store, const char *name, int w
 
 /* Queues of values, first in, first out. A queue and a key may have the same name. Each element
  * goes to one caller only. crunrt_store_queue_push() appends an element; the server sends no reply.
- * crunrt_store_queue_pop() waits for an element, removes it, and returns it as crunrt_store_get()
- * returns a value; with timeout_ms 0 it does not wait, and returns -ENOENT if the queue is empty.
- * crunrt_store_queue_len() sets *count to the number of elements. The three functions return 0,
- * -EINVAL, -ENOTSUP (the store is a file, or a server without queues: only crun's server and
- * torch's libuv server since 2.8 have them), -ETIMEDOUT, -ECONNRESET, -ENOMEM. */
+ * crunrt_store_queue_pop() waits for an element, removes it from the queue, and stores it in *value
+ * and *len as crunrt_store_get() does; with timeout_ms 0 it does not wait, and returns -ENOENT if
+ * the queue is empty. crunrt_store_queue_len() sets *count to the number of elements. The three
+ * functions return 0, -EINVAL, -ENOTSUP (the store is a file, or a server without queues: only
+ * crun's server and torch's libuv server since 2.8 have them), -ETIMEDOUT, -ECONNRESET, -ENOMEM. */
 CRUNRT_API int crunrt_store_queue_push(crunrt_store *store, const char *name, const void *value,
                                        size_t len);
 CRUNRT_API int crunrt_store_queue_pop(crunrt_store *store, const char *name, int64_t timeout_ms,
@@ -511,8 +511,8 @@ typedef enum crunrt_dtype {
     CRUNRT_FLOAT32 = 7, /* 4 */
     CRUNRT_FLOAT64 = 8, /* 8 */
     CRUNRT_BFLOAT16 = 9, /* 2, the upper half of a FLOAT32 */
-    CRUNRT_FLOAT8_E4M3 = 10, /* 1, 4 bits of exponent; nccl only, from NCCL 2.24 */
-    CRUNRT_FLOAT8_E5M2 = 11  /* 1, 5 bits of exponent; nccl only, from NCCL 2.24 */
+    CRUNRT_FLOAT8_E4M3 = 10, /* 1 byte, with 4 bits of exponent; nccl only, from NCCL 2.24 */
+    CRUNRT_FLOAT8_E5M2 = 11  /* 1 byte, with 5 bits of exponent; nccl only, from NCCL 2.24 */
 } crunrt_dtype;
 
 typedef enum crunrt_reduce_op {
@@ -520,12 +520,13 @@ typedef enum crunrt_reduce_op {
     CRUNRT_PRODUCT = 1,
     CRUNRT_MAX = 2,
     CRUNRT_MIN = 3,
-    CRUNRT_AVG = 4,  /* sum / size; floating types (nccl: integers too, rounded towards zero) */
-    CRUNRT_BAND = 5, /* this one and the next two are bitwise: only for integers, not on nccl */
+    CRUNRT_AVG = 4,  /* the sum divided by the group's size; only for floating types, but on nccl
+                      * also for integers, rounded towards zero */
+    CRUNRT_BAND = 5, /* BAND, BOR and BXOR are bitwise: only for integers, not on nccl */
     CRUNRT_BOR = 6,
     CRUNRT_BXOR = 7,
     /* every rank multiplies its elements by its own factor (`factor` of crunrt_op); the products
-     * are added. Floating types, nccl only */
+     * are added. Only for floating types, and only on nccl */
     CRUNRT_PREMUL_SUM = 8
 } crunrt_reduce_op;
 
@@ -544,35 +545,48 @@ typedef enum crunrt_op_kind {
     CRUNRT_OP_RECV = 11
 } crunrt_op_kind;
 
-/* The configuration of one group's communicator of NCCL. A number of -1, and NULL, mean NCCL's own
- * default or its environment variable. NCCL's manual describes the fields of the same names in
+/* The configuration of one group's communicator of NCCL. If a field is -1 or NULL, NCCL uses its
+ * environment variable or its own default. NCCL's manual describes the fields of similar names in
  * ncclConfig_t; each comment names the first version of NCCL that has the field. `blocking` and
  * `commName` are set by this library. `splitShare` and `shrinkShare` are never set, because groups
  * that share resources have one abort flag: a failure of one would end operations of the other as
  * if they had succeeded. */
 typedef struct crunrt_nccl_config {
     size_t size;               /* sizeof(crunrt_nccl_config) */
-    int min_ctas, max_ctas;    /* fewest and most thread blocks of one kernel; 2.17 */
-    int cga_cluster_size;      /* 0 … 8, thread blocks of one cluster; 2.17 */
-    const char *net_name;      /* name of the network plugin; 2.17 */
-    int traffic_class;         /* of the network; 2.26 */
-    int collnet;               /* 1: use collective offloading of the network; 2.27 */
-    int cta_policy;            /* 0 default, 1 efficiency, 2 zero; 2.27 */
-    int nvls_ctas;             /* thread blocks of NVLink SHARP; 2.27 */
-    int channels_per_net_peer; /* 2.28 */
-    int nvlink_centric_sched;  /* 1: schedule for NVLink; 2.28 */
+    int min_ctas, max_ctas;    /* smallest and largest number of thread blocks of one kernel;
+                                * NCCL 2.17 */
+    int cga_cluster_size;      /* number of thread blocks in one cluster, 0 … 8; NCCL 2.17 */
+    const char *net_name;      /* name of the network plugin; NCCL 2.17 */
+    int traffic_class;         /* traffic class of the network; NCCL 2.26 */
+    int collnet;               /* 1: use collective offloading of the network; NCCL 2.27 */
+    int cta_policy;            /* policy for thread blocks: 0 default, 1 efficiency, 2 zero; NCCL
+                                * 2.27 */
+    int nvls_ctas;             /* number of thread blocks for NVLink SHARP; NCCL 2.27 */
+    int channels_per_net_peer; /* NCCL 2.28 */
+    int nvlink_centric_sched;  /* 1: schedule for NVLink; NCCL 2.28 */
+    int graph_usage_mode;      /* CUDA graphs: 0 none, 1 one, 2 several or mixed; NCCL 2.29 */
+    int rma_contexts;          /* numRmaCtx: contexts of one-sided operations; NCCL 2.29 */
+    int max_p2p_peers;         /* with how many peers at most a rank exchanges messages at a
+                                * time; NCCL 2.30 */
+    int graph_stream_ordering; /* 0: captured operations run on the captured stream; NCCL 2.30 */
+    int launch_order_implicit; /* 1: operations of several groups run in the order of the calls;
+                                * NCCL 2.31 */
 } crunrt_nccl_config;
 
 #define CRUNRT_NCCL_CONFIG_INIT                                                                    \
-    { sizeof(crunrt_nccl_config), -1, -1, -1, NULL, -1, -1, -1, -1, -1, -1 }
+    {                                                                                              \
+        sizeof(crunrt_nccl_config), -1, -1, -1, NULL, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1   \
+    }
 
 typedef struct crunrt_group_options {
     size_t size; /* sizeof(crunrt_group_options) */
 
-    /* "gloo": buffers in host memory. "nccl": buffers in GPU memory. "mpi": buffers in host memory,
-     * in a program that mpirun, mpiexec or srun started. If this is NULL, the environment variable
-     * CRUNRT_BACKEND names the backend; if that is not set, the backend is "gloo". If the backend
-     * cannot be used, crunrt_group_new() fails; it tries no other backend. */
+    /* "gloo": buffers in host memory. "nccl": buffers in GPU memory. "rccl": buffers in the memory
+     * of AMD's GPUs; what this file says of nccl and CUDA holds for rccl and HIP. "mpi": buffers in
+     * host memory, in a program that mpirun, mpiexec or srun started. If this is NULL, the
+     * environment variable CRUNRT_BACKEND names the backend; if that is not set, the backend is
+     * "gloo". If the backend cannot be used, crunrt_group_new() fails; it tries no other backend,
+     * except that "nccl" means "rccl" where only the module for AMD's GPUs is installed. */
     const char *backend;
 
     const char *name; /* the group's name in messages; NULL means "world" or "group <n>" */
@@ -635,12 +649,15 @@ typedef struct crunrt_group_options {
 CRUNRT_API int crunrt_group_new(crunrt *rt, const crunrt_group_options *options,
                                 crunrt_group **out);
 
-/* Closes the group's connections and frees the group. It does not wait for the other ranks: a rank
- * that still waits for this rank gets -ECONNRESET. To avoid this, call crunrt_group_barrier()
- * first. If works of the group are unfinished, they fail with -ECONNRESET, and the group fails on
- * the other ranks, too; the works can still be waited for and must be freed. On nccl the call waits
- * for at most 90 seconds until NCCL has freed the communicator. If CUDA graphs contain operations
- * of the group, destroy the graphs before the group. If group is NULL, nothing happens. */
+/* Closes the group's connections and frees the group. It does not wait for the other ranks. An
+ * operation may have ended on this rank while another rank is still in it: data that this rank has
+ * sent and the network has not delivered yet are lost, and the other rank gets -ECONNRESET. To
+ * avoid this, call crunrt_group_barrier() after the last operation, as MPI_Finalize() does.
+ *
+ * If works of the group are unfinished, they fail with -ECONNRESET, and the group fails on the
+ * other ranks, too; the works can still be waited for and must be freed. On nccl the call waits for
+ * at most 90 seconds until NCCL has freed the communicator. If CUDA graphs contain operations of
+ * the group, destroy the graphs before the group. If group is NULL, nothing happens. */
 CRUNRT_API void crunrt_group_destroy(crunrt_group *group);
 
 /* This rank in the group, the number of ranks, and the name of the backend. A rank outside the
@@ -684,8 +701,9 @@ typedef struct crunrt_op {
             NULL, CRUNRT_TIMEOUT_DEFAULT, NULL, NULL                                               \
     }
 
-/* Initialise structs of options as the ..._INIT macros do. Each ..._size() function returns the
- * size of the struct in the loaded library, in bytes. If the argument is NULL, nothing happens. */
+/* Each ..._init() function initialises a struct of options as the ..._INIT macro does; if the
+ * argument is NULL, nothing happens. Each ..._size() function returns the size in bytes that the
+ * struct has in the loaded library. */
 CRUNRT_API size_t crunrt_init_options_size(void);
 CRUNRT_API void crunrt_init_options_init(crunrt_init_options *options);
 CRUNRT_API size_t crunrt_rejoin_options_size(void);
@@ -761,8 +779,9 @@ CRUNRT_API int crunrt_group_reduce_scatter(crunrt_group *group, const void *send
                                            size_t count, crunrt_dtype dtype,
                                            crunrt_reduce_op reduce);
 
-/* send and recv have size * count elements, one part of `count` per rank. Part i of send goes to
- * rank i; part i of recv comes from rank i. send and recv must be different buffers. */
+/* Exchanges parts between all ranks. send and recv have size * count elements, one part of `count`
+ * elements per rank. Part i of send goes to rank i; part i of recv comes from rank i. send and recv
+ * must be different buffers. */
 CRUNRT_API int crunrt_group_all_to_all(crunrt_group *group, const void *send, void *recv,
                                        size_t count, crunrt_dtype dtype);
 
@@ -775,8 +794,8 @@ CRUNRT_API int crunrt_group_all_to_all_counts(crunrt_group *group, const void *s
 
 /* Gathers parts of different lengths. Sets recv, on `root`, to send[send_count] of all ranks, in
  * rank order and without gaps; recv_counts[i] must be the send_count of rank i. On the other ranks
- * recv and recv_counts may be NULL. send and recv must be different buffers. In error texts and
- * flight records this operation is an all_to_all_counts, with which it is made. */
+ * recv and recv_counts may be NULL. send and recv must be different buffers. Error texts and flight
+ * records call this operation all_to_all_counts, because the library carries it out as one. */
 CRUNRT_API int crunrt_group_gather_counts(crunrt_group *group, const void *send, size_t send_count,
                                           void *recv, const size_t *recv_counts,
                                           crunrt_dtype dtype, int root);
@@ -789,15 +808,15 @@ CRUNRT_API int crunrt_group_scatter_counts(crunrt_group *group, const void *send
 
 /* Gathers parts of different lengths on all ranks, in place: the parts follow each other in
  * `buffer` in rank order and without gaps, part i has counts[i] elements, and before the call each
- * rank has put its own part there. All ranks give the same counts. The operation is one broadcast
- * from each rank, and its error texts name these. */
+ * rank has put its own part there. All ranks give the same counts. The library carries this out as
+ * one broadcast from each rank, so error texts name a broadcast. */
 CRUNRT_API int crunrt_group_all_gather_counts(crunrt_group *group, void *buffer,
                                               const size_t *counts, crunrt_dtype dtype);
 
 /* Reduces `send` over all ranks, and sets recv[counts[r]] on each rank r to its part of the result.
  * The parts follow each other in rank order and without gaps. All ranks give the same counts. send
- * and recv must be different buffers. The operation is one reduce to each rank, and its error texts
- * name these. */
+ * and recv must be different buffers. The library carries this out as one reduce to each rank, so
+ * error texts name a reduce. */
 CRUNRT_API int crunrt_group_reduce_scatter_counts(crunrt_group *group, const void *send,
                                                   void *recv, const size_t *counts,
                                                   crunrt_dtype dtype, crunrt_reduce_op reduce);
@@ -835,7 +854,8 @@ CRUNRT_API void crunrt_group_memory_free(crunrt_group *group, void *memory);
 typedef struct crunrt_registration crunrt_registration;
 
 typedef enum crunrt_register_kind {
-    /* for this rank's operations, with ncclCommRegister(); each rank may do it alone */
+    /* for operations of this rank, with ncclCommRegister(); a rank may call this even if the other
+     * ranks do not */
     CRUNRT_REGISTER_LOCAL = 0,
     /* as a window for symmetric memory, with ncclCommWindowRegister(): all ranks call this in the
      * same order, each with memory of crunrt_group_memory_new() of the same size; NCCL 2.27 */
@@ -853,7 +873,7 @@ typedef enum crunrt_register_kind {
 CRUNRT_API int crunrt_group_register(crunrt_group *group, void *buffer, size_t size,
                                      crunrt_register_kind kind, crunrt_registration **out);
 
-/* Ends a registration. If it is NULL, nothing happens. */
+/* Ends a registration. If `registration` is NULL, nothing happens. */
 CRUNRT_API void crunrt_registration_free(crunrt_registration *registration);
 
 /* Sends to, or receives from, one other rank. Two messages with the same tag between the same ranks
@@ -874,14 +894,15 @@ CRUNRT_API int crunrt_group_batch(crunrt_group *group, const crunrt_op *ops, siz
 
 typedef struct crunrt_work crunrt_work;
 
-/* the most unfinished works of one group, and the most operations of one batch */
+/* the largest number of unfinished works of one group, and of operations of one batch */
 #define CRUNRT_WORKS_MAX 256
 
-/* Starts an operation and returns at once. The buffers and arrays of counts must stay valid until
- * the operation is done. All ranks must start their collectives in the same order. gloo runs the
- * operation in a separate thread. nccl puts it on a stream; see "Streams" above. mpi makes progress
- * only while this process is in a call of MPI, for example inside crunrt_work_test(); after a
- * failure MPI may still write to the buffers.
+/* Starts an operation and returns at once, with one exception: on nccl the first operation of a
+ * kind, or with a peer, connects the ranks, and waits until the other ranks start it, too. Buffers
+ * and arrays of counts must stay valid until the operation is done. All ranks must start their
+ * collectives in the same order. gloo runs the operation in a separate thread. nccl puts it on a
+ * stream; see "Streams" above. mpi makes progress only while this process is in a call of MPI, for
+ * example inside crunrt_work_test(); after a failure MPI may still write to the buffers.
  *
  *   out   the new work; free it with crunrt_work_free() before crunrt_group_destroy()
  *
@@ -901,9 +922,9 @@ CRUNRT_API int crunrt_group_isend(crunrt_group *group, const void *buffer, size_
 CRUNRT_API int crunrt_group_irecv(crunrt_group *group, void *buffer, size_t count,
                                   crunrt_dtype dtype, int peer, uint32_t tag, crunrt_work **out);
 
-/* Starts ops[count], which must all be sends and receives, at once and together, as one work.
- * Returns what crunrt_group_start() returns; also -EINVAL if an operation is not a
- * send or receive, or if count is 0 or greater than CRUNRT_WORKS_MAX. */
+/* Starts ops[count], which must all be sends and receives, at the same time, as one work. Returns
+ * what crunrt_group_start() returns; also -EINVAL if an operation is not a send or receive, or if
+ * count is 0 or greater than CRUNRT_WORKS_MAX. */
 CRUNRT_API int crunrt_group_start_batch(crunrt_group *group, const crunrt_op *ops, size_t count,
                                         crunrt_work **out);
 
@@ -940,9 +961,9 @@ CRUNRT_API int crunrt_group_enqueue(crunrt_group *group, const crunrt_op *op);
  * -EINVAL. */
 CRUNRT_API int crunrt_group_wait(crunrt_group *group, int64_t timeout_ms);
 
-/* Waits until the operation is over, ignores its result, and frees the work. If a stream waits for
- * the operation, see crunrt_work_wait_stream(), this call does not wait. If work is NULL, nothing
- * happens. */
+/* Waits until the operation is over, ignores its result, and frees the work. If
+ * crunrt_work_wait_stream() has made a stream wait for the operation, this call does not wait. If
+ * work is NULL, nothing happens. */
 CRUNRT_API void crunrt_work_free(crunrt_work *work);
 
 /* ---- workers without a launcher ---- */
@@ -959,16 +980,17 @@ typedef int (*crunrt_spawn_fn)(int rank, void *arg);
  * Call this before this process starts threads, uses CUDA or NCCL, or takes a lock: threads and the
  * state of CUDA do not exist in a forked process, and a lock of another thread stays locked there.
  *
- * Returns 0 if all workers returned 0; -ECHILD (the text names the first to fail, and how); -EINVAL
- * (also if the program ignores SIGCHLD, because the workers' exit statuses are then lost); -ENOENT
- * (the module is missing); -EAGAIN, -EMFILE, -ENOMEM. Source: torch.multiprocessing.spawn. */
+ * Returns 0 if all workers returned 0; -ECHILD (the text names the first to fail, and how, and
+ * quotes that worker's last error in this library); -EINVAL (also if the program ignores SIGCHLD,
+ * because the workers' exit statuses are then lost); -ENOENT (the module is missing); -EAGAIN,
+ * -EMFILE, -ENOMEM. Source: torch.multiprocessing.spawn. */
 CRUNRT_API int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg);
 
 /* ---- error reports ---- */
 
-/* Writes the error file, as torch's @record does; the launcher shows it in its failure report. The
- * path of the file is in TORCHELASTIC_ERROR_FILE. The file replaces an earlier one by rename(), so
- * a reader never sees an incomplete file.
+/* Writes this worker's error file, as torch's @record does. The launcher shows the file's text in
+ * its failure report. The path of the file is in TORCHELASTIC_ERROR_FILE. A complete file replaces
+ * an earlier one by rename(), so a reader never sees an incomplete file.
  *
  *   message   one line, "kind: what happened"; NULL means the text of crunrt_last_error()
  *   detail    further lines, for example a stack; NULL means that there are none

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sets `out` to the folder of the file that contains this code, which is libcrunrt.so or a program
- * into which the library was linked. */
+/* Sets `out` to the folder of the file that contains this code: libcrunrt.so, or a program that is
+ * statically linked with the library. Returns 0 or a negative errno. */
 static int own_folder(char out[PATH_MAX]) {
     Dl_info info;
     if (dladdr((void *) (uintptr_t) module_load, &info) == 0 || info.dli_fname == NULL)
@@ -39,14 +39,15 @@ static bool is_plain_name(const char *name) {
 struct search {
     const char *name;
     void *handle;
-    /* dlopen()'s error text for the first file that exists but cannot be loaded */
+    /* dlopen()'s error text for the first file that exists but cannot be loaded; "" if there is
+     * none */
     char reason[512];
     char places[1024];
     size_t places_len;
 };
 
-/* Tries to load the module from one folder, unless it is loaded already. Adds the folder to
- * s->places, the list of searched folders for the error text. */
+/* If the module is not loaded yet, tries to load it from one folder. Adds the folder to s->places,
+ * the list of searched folders in the error text. */
 static void try_place(struct search *s, const char *folder, const char *below) {
     if (s->handle != NULL) return;
     char path[PATH_MAX + 64];

@@ -1,18 +1,14 @@
-/* Implements the collectives of mpi.h that micro-benchmarks and NCCL's examples use. */
+/* Implements the collectives of mpi.h that micro-benchmarks and NCCL's examples call. */
 #include "worker_runtime/mpi/crunmpi_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies a part from `from` to `to`, which may be the same. A communicator of one rank needs no
- * more. */
+/* Copies `bytes` bytes from `from` to `to`, which may overlap. In a communicator of one rank, most
+ * collectives are only such a copy. */
 static int copy(void *to, const void *from, size_t bytes) {
     if (bytes > 0) memmove(to, from, bytes);
     return MPI_SUCCESS;
-}
-
-static void check_equal(struct block a, struct block b, const char *call) {
-    if (a.bytes != b.bytes) fail(call, "the parts sent and received differ in length");
 }
 
 /* ---- equal parts ---- */
@@ -20,15 +16,10 @@ static void check_equal(struct block a, struct block b, const char *call) {
 int MPI_Scatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
                 int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
     static const char call[] = "MPI_Scatter";
-    check_root(checked(comm, call), root, call);
-    int is_root = comm->rank == root, in_place = recvbuf == MPI_IN_PLACE;
-    if (in_place && !is_root) fail(call, "MPI_IN_PLACE is for the root");
-    struct block part =
-        in_place ? block_of(sendcount, sendtype, call) : block_of(recvcount, recvtype, call);
-    if (is_root) check_equal(part, block_of(sendcount, sendtype, call), call);
-    const char *own = is_root ? (const char *) sendbuf + part.bytes * (size_t) root : NULL;
-    void *to = in_place ? (void *) (size_t) own : recvbuf;
-    if (comm->group == NULL) return copy(to, own, part.bytes);
+    void *to;
+    struct block part = scatter_part(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+                                     root, comm, call, &to);
+    if (comm->group == NULL) return copy(to, sendbuf, part.bytes);
     must(crunrt_group_scatter(comm->group, sendbuf, to, part.count, part.dtype, root), call);
     return MPI_SUCCESS;
 }
@@ -37,7 +28,7 @@ int MPI_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void
                  int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
     static const char call[] = "MPI_Alltoall";
     struct block part = block_of(recvcount, recvtype, call);
-    if (sendbuf == MPI_IN_PLACE) fail(call, "MPI_IN_PLACE is not known here");
+    refuse_in_place(sendbuf, call);
     check_equal(part, block_of(sendcount, sendtype, call), call);
     if (checked(comm, call)->group == NULL) return copy(recvbuf, sendbuf, part.bytes);
     must(crunrt_group_all_to_all(comm->group, sendbuf, recvbuf, part.count, part.dtype), call);
@@ -46,7 +37,9 @@ int MPI_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void
 
 /* ---- parts of different lengths ---- */
 
-/* Returns counts[size] as size_t, which the caller frees. `displs` may be NULL. */
+/* Returns a copy of counts[size] as size_t, which the caller frees. If `displs` is not NULL, it
+ * gives the places of the parts; the function calls fail() if the parts do not follow each other
+ * without gaps. */
 static size_t *read_counts(const int *counts, const int *displs, int size, const char *call) {
     size_t *out = calloc((size_t) size, sizeof(*out)), at = 0;
     if (out == NULL) fail(call, "out of memory");
@@ -90,7 +83,7 @@ int MPI_Gatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void 
     int is_root = comm->rank == root;
     size_t *counts = is_root ? read_counts(recvcounts, displs, comm->size, call) : NULL;
     (void) recvtype;
-    if (sendbuf == MPI_IN_PLACE) fail(call, "MPI_IN_PLACE is not known here");
+    refuse_in_place(sendbuf, call);
     struct block own = block_of(sendcount, sendtype, call);
     if (comm->group == NULL)
         (void) copy(recvbuf, sendbuf, own.bytes);
@@ -110,7 +103,7 @@ int MPI_Scatterv(const void *sendbuf, const int *sendcounts, const int *displs,
     int is_root = comm->rank == root;
     size_t *counts = is_root ? read_counts(sendcounts, displs, comm->size, call) : NULL;
     (void) sendtype;
-    if (recvbuf == MPI_IN_PLACE) fail(call, "MPI_IN_PLACE is not known here");
+    refuse_in_place(recvbuf, call);
     struct block own = block_of(recvcount, recvtype, call);
     if (comm->group == NULL)
         (void) copy(recvbuf, sendbuf, own.bytes);
@@ -126,7 +119,7 @@ int MPI_Alltoallv(const void *sendbuf, const int *sendcounts, const int *sdispls
                   MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *rdispls,
                   MPI_Datatype recvtype, MPI_Comm comm) {
     static const char call[] = "MPI_Alltoallv";
-    if (sendbuf == MPI_IN_PLACE) fail(call, "MPI_IN_PLACE is not known here");
+    refuse_in_place(sendbuf, call);
     size_t *out = read_counts(sendcounts, sdispls, checked(comm, call)->size, call);
     size_t *in = read_counts(recvcounts, rdispls, comm->size, call);
     crunrt_dtype dtype = dtype_of(recvtype, call);
@@ -148,7 +141,7 @@ struct located { /* MPI_DOUBLE_INT */
     int index;
 };
 
-/* Replaces *best by *other if that is better, or as good with a lower index. */
+/* Replaces *best by *other if `other` is better, or as good and has a lower index. */
 static void take_better(struct located *best, const struct located *other, MPI_Op op) {
     int is_better = op == MPI_MINLOC ? other->value < best->value : other->value > best->value;
     int is_equal = !(other->value < best->value) && !(other->value > best->value);
@@ -181,7 +174,7 @@ int MPI_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datat
     struct block all = block_of(count, datatype, call);
     crunrt_reduce_op reduce = reduce_of(op, call);
     int is_root = comm->rank == root;
-    if (sendbuf == MPI_IN_PLACE && !is_root) fail(call, "MPI_IN_PLACE is for the root");
+    check_in_place(sendbuf, root, comm, call);
     const void *send = sendbuf == MPI_IN_PLACE ? recvbuf : sendbuf;
     if (comm->group == NULL) return copy(recvbuf, send, all.bytes);
     must(crunrt_group_reduce(comm->group, send, is_root ? recvbuf : NULL, all.count, all.dtype,
@@ -193,7 +186,7 @@ int MPI_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datat
 int MPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts,
                        MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
     static const char call[] = "MPI_Reduce_scatter";
-    if (sendbuf == MPI_IN_PLACE) fail(call, "MPI_IN_PLACE is not known here");
+    refuse_in_place(sendbuf, call);
     size_t *counts = read_counts(recvcounts, NULL, checked(comm, call)->size, call);
     crunrt_dtype dtype = dtype_of(datatype, call);
     crunrt_reduce_op reduce = reduce_of(op, call);

@@ -1,6 +1,6 @@
-/* Implements the calls of mpi.h with libcrunrt's groups: start and end, communicators, and the
- * collectives that nccl-tests and llm.c use. It uses only what crunrt.h declares, as a program
- * would. */
+/* Implements these calls of mpi.h with libcrunrt's groups: start and end, communicators, and the
+ * collectives that nccl-tests and llm.c call. The code uses only what crunrt.h declares, as a
+ * program would. */
 #include "worker_runtime/mpi/crunmpi_internal.h"
 
 #include <stdbool.h>
@@ -48,7 +48,7 @@ crunrt_dtype dtype_of(MPI_Datatype type, const char *call) {
     case MPI_DOUBLE_INT:
     case MPI_DATATYPE_NULL: break;
     }
-    fail(call, "this data type is not known here; see mpi.h for those that are");
+    fail(call, "crunmpi does not support this data type in this call; its mpi.h has a list");
 }
 
 crunrt_reduce_op reduce_of(MPI_Op op, const char *call) {
@@ -64,7 +64,7 @@ crunrt_reduce_op reduce_of(MPI_Op op, const char *call) {
     case MPI_MAXLOC:
     case MPI_OP_NULL: break;
     }
-    fail(call, "this operation is not known here; see mpi.h for those that are");
+    fail(call, "crunmpi does not support this operation in this call; its mpi.h has a list");
 }
 
 size_t elements(int count, const char *call) {
@@ -78,6 +78,47 @@ struct block block_of(int count, MPI_Datatype type, const char *call) {
     return b;
 }
 
+void check_equal(struct block a, struct block b, const char *call) {
+    if (a.bytes != b.bytes) fail(call, "the parts sent and received differ in length");
+}
+
+void refuse_in_place(const void *buffer, const char *call) {
+    if (buffer != MPI_IN_PLACE) return;
+    fail(call, "crunmpi does not support MPI_IN_PLACE in this call; pass a buffer of its own");
+}
+
+void check_in_place(const void *buffer, int root, MPI_Comm comm, const char *call) {
+    if (buffer != MPI_IN_PLACE || comm->rank == root) return;
+    fail(call, "MPI_IN_PLACE is allowed only at the root; pass a buffer on the other ranks");
+}
+
+struct block gather_part(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                         int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+                         const char *call, const void **from) {
+    check_root(checked(comm, call), root, call);
+    bool at_root = comm->rank == root, in_place = sendbuf == MPI_IN_PLACE;
+    check_in_place(sendbuf, root, comm, call);
+    struct block part =
+        in_place ? block_of(recvcount, recvtype, call) : block_of(sendcount, sendtype, call);
+    if (at_root) check_equal(part, block_of(recvcount, recvtype, call), call);
+    *from = in_place ? (const char *) recvbuf + part.bytes * (size_t) root : sendbuf;
+    return part;
+}
+
+struct block scatter_part(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                          int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+                          const char *call, void **to) {
+    check_root(checked(comm, call), root, call);
+    bool at_root = comm->rank == root, in_place = recvbuf == MPI_IN_PLACE;
+    check_in_place(recvbuf, root, comm, call);
+    struct block part =
+        in_place ? block_of(sendcount, sendtype, call) : block_of(recvcount, recvtype, call);
+    if (at_root) check_equal(part, block_of(sendcount, sendtype, call), call);
+    const char *own = in_place ? (const char *) sendbuf + part.bytes * (size_t) root : NULL;
+    *to = in_place ? (void *) (size_t) own : recvbuf;
+    return part;
+}
+
 void check_root(MPI_Comm comm, int root, const char *call) {
     if (root < 0 || root >= comm->size) fail(call, "the root is not a rank of the communicator");
 }
@@ -89,8 +130,8 @@ MPI_Comm checked(MPI_Comm comm, const char *call) {
     return comm;
 }
 
-/* Returns whether a launcher has started this process: then at least one of the variables in
- * names[] is set. */
+/* Returns true if a launcher has started this process, so that at least one variable of names[] is
+ * set. */
 static bool is_launched(void) {
     static const char *const names[] = {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                         "SLURM_PROCID"};
@@ -113,8 +154,8 @@ int MPI_Init(int *argc, char ***argv) {
     must(crunrt_init(NULL, &runtime), "MPI_Init");
     crunmpi_world.rank = crunrt_rank(runtime);
     crunmpi_world.size = crunrt_world_size(runtime);
-    /* gloo moves data in host memory. That suffices for the programs for which mpi.h is made: they
-     * pass only buffers in host memory to MPI, even if they compute on GPUs. */
+    /* The backend gloo moves data in host memory. That is enough for the programs that use mpi.h:
+     * they pass only buffers in host memory to MPI, even if they compute on GPUs. */
     crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
     options.backend = "gloo";
     options.name = "MPI_COMM_WORLD";
@@ -177,7 +218,7 @@ int MPI_Comm_rank(MPI_Comm comm, int *rank) {
 
 /* ---- splitting ---- */
 
-struct part { /* the arguments of one rank's MPI_Comm_split, and the rank */
+struct part { /* a rank, and the arguments with which it has called MPI_Comm_split */
     int32_t color, key, rank;
 };
 
@@ -188,7 +229,8 @@ static int by_color_key_rank(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Makes a communicator of ranks[count]. Returns MPI_COMM_NULL on a rank that is not in the list. */
+/* Makes a communicator of ranks[count]. On a rank that is not in the list, returns
+ * MPI_COMM_NULL. */
 static MPI_Comm make_group(const int *ranks, int count) {
     crunrt_group_options options = CRUNRT_GROUP_OPTIONS_INIT;
     crunrt_group *group = NULL;
@@ -203,8 +245,8 @@ static MPI_Comm make_group(const int *ranks, int count) {
     return comm;
 }
 
-/* Makes one group per colour (see struct part), in the order of the colours. crunrt_group_new()
- * requires that every rank makes every group. Returns the communicator of this rank's colour. */
+/* Makes one group for each colour (see struct part), in the order of the colours. Each rank makes
+ * all groups, as crunrt_group_new() requires. Returns the communicator of this rank's colour. */
 static MPI_Comm make_groups(struct part *parts, int count) {
     int *ranks = malloc((size_t) count * sizeof(*ranks));
     if (ranks == NULL) fail("MPI_Comm_split", "out of memory");
@@ -253,7 +295,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, M
     char(*names)[sizeof(own)] = calloc((size_t) checked(comm, call)->size, sizeof(*names));
     if (names == NULL) fail(call, "out of memory");
     (void) MPI_Allgather(own, sizeof(own), MPI_BYTE, names, sizeof(own), MPI_BYTE, comm);
-    while (strcmp(names[color], own) != 0) color++; /* the first rank on this host */
+    while (strcmp(names[color], own) != 0) color++; /* becomes the first rank on this host */
     free(names);
     return MPI_Comm_split(comm, color, key, newcomm);
 }
@@ -262,8 +304,9 @@ int MPI_Comm_free(MPI_Comm *comm) {
     if (checked(*comm, "MPI_Comm_free") == MPI_COMM_WORLD) {
         fail("MPI_Comm_free", "MPI_COMM_WORLD cannot be freed");
     }
-    /* A rank may free the communicator while another one still connects to it. Without the barrier
-     * the slower rank would take that for the death of its peer. MPI lets this call wait. */
+    /* A rank may free the communicator while another rank still connects to it. Without this
+     * barrier, the other rank would see the closed connection as the death of its peer. MPI permits
+     * this call to wait. */
     if ((*comm)->group != NULL) must(crunrt_group_barrier((*comm)->group), "MPI_Comm_free");
     crunrt_group_destroy((*comm)->group);
     free(*comm);
@@ -294,9 +337,7 @@ int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, voi
     static const char call[] = "MPI_Allgather";
     struct block part = block_of(recvcount, recvtype, call);
     char *own = (char *) recvbuf + part.bytes * (size_t) checked(comm, call)->rank;
-    if (sendbuf != MPI_IN_PLACE && block_of(sendcount, sendtype, call).bytes != part.bytes) {
-        fail(call, "the parts sent and received differ in length");
-    }
+    if (sendbuf != MPI_IN_PLACE) check_equal(part, block_of(sendcount, sendtype, call), call);
     const void *send = sendbuf == MPI_IN_PLACE ? own : sendbuf;
     if (comm->group == NULL) {
         if (part.bytes > 0) memmove(own, send, part.bytes);
@@ -309,21 +350,14 @@ int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, voi
 int MPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
                int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) {
     static const char call[] = "MPI_Gather";
-    check_root(checked(comm, call), root, call);
-    int at_root = comm->rank == root, in_place = sendbuf == MPI_IN_PLACE;
-    if (in_place && !at_root) fail(call, "MPI_IN_PLACE is for the root");
-    struct block part = in_place ? block_of(recvcount, recvtype, call)
-                                 : block_of(sendcount, sendtype, call);
-    if (at_root && block_of(recvcount, recvtype, call).bytes != part.bytes) {
-        fail(call, "the parts sent and received differ in length");
-    }
-    char *own = at_root ? (char *) recvbuf + part.bytes * (size_t) root : NULL;
-    const void *send = in_place ? own : sendbuf;
+    const void *from;
+    struct block part = gather_part(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+                                    root, comm, call, &from);
     if (comm->group == NULL) {
-        if (part.bytes > 0) memmove(own, send, part.bytes);
+        if (part.bytes > 0) memmove(recvbuf, from, part.bytes);
         return MPI_SUCCESS;
     }
-    must(crunrt_group_gather(comm->group, send, recvbuf, part.count, part.dtype, root), call);
+    must(crunrt_group_gather(comm->group, from, recvbuf, part.count, part.dtype, root), call);
     return MPI_SUCCESS;
 }
 

@@ -1,13 +1,8 @@
-/* Implements the messages of mpi.h: sends and receives, and requests. A request is a work of
- * libcrunrt. */
+/* Implements the messages of mpi.h: sends and receives, and requests. A request is a list of works
+ * of libcrunrt; it is over when all of them are. */
 #include "worker_runtime/mpi/crunmpi_internal.h"
 
 #include <stdlib.h>
-
-struct crunmpi_request {
-    crunrt_work *work;
-    MPI_Status status; /* what MPI_Wait() reports */
-};
 
 static crunrt_group *group_of(MPI_Comm comm, int peer, const char *call) {
     if (checked(comm, call)->group == NULL || peer == comm->rank)
@@ -17,7 +12,7 @@ static crunrt_group *group_of(MPI_Comm comm, int peer, const char *call) {
 }
 
 static uint32_t checked_tag(int tag, const char *call) {
-    if (tag < 0) fail(call, "the tag is negative; MPI_ANY_TAG is not known here");
+    if (tag < 0) fail(call, "the tag is negative; give 0 or more; MPI_ANY_TAG is unsupported");
     return (uint32_t) tag;
 }
 
@@ -45,11 +40,18 @@ int MPI_Recv(void *buffer, int count, MPI_Datatype datatype, int source, int tag
     return MPI_SUCCESS;
 }
 
-static MPI_Request request_new(int source, int tag, size_t bytes, const char *call) {
+MPI_Request request_new(int source, int tag, size_t bytes, const char *call) {
     MPI_Request r = calloc(1, sizeof(*r));
     if (r == NULL) fail(call, "out of memory");
     set_status(&r->status, source, tag, bytes);
     return r;
+}
+
+void request_add(MPI_Request r, crunrt_work *work, const char *call) {
+    crunrt_work **more = realloc(r->more, ((size_t) r->more_count + 1) * sizeof(*more));
+    if (more == NULL) fail(call, "out of memory");
+    r->more = more;
+    r->more[r->more_count++] = work;
 }
 
 int MPI_Isend(const void *buffer, int count, MPI_Datatype datatype, int dest, int tag,
@@ -78,8 +80,11 @@ int MPI_Irecv(void *buffer, int count, MPI_Datatype datatype, int source, int ta
 
 static void finish(MPI_Request *request, MPI_Status *status) {
     if (status != MPI_STATUS_IGNORE) *status = (*request)->status;
-    crunrt_work_free((*request)->work);
-    free(*request);
+    MPI_Request r = *request;
+    crunrt_work_free(r->work);
+    for (int i = 0; i < r->more_count; i++) crunrt_work_free(r->more[i]);
+    free(r->more);
+    free(r);
     *request = MPI_REQUEST_NULL;
 }
 
@@ -88,7 +93,10 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
         set_status(status, -1, -1, 0);
         return MPI_SUCCESS;
     }
-    must(crunrt_work_wait((*request)->work, CRUNRT_TIMEOUT_DEFAULT), "MPI_Wait");
+    MPI_Request r = *request;
+    if (r->work != NULL) must(crunrt_work_wait(r->work, CRUNRT_TIMEOUT_DEFAULT), "MPI_Wait");
+    for (int i = 0; i < r->more_count; i++)
+        must(crunrt_work_wait(r->more[i], CRUNRT_TIMEOUT_DEFAULT), "MPI_Wait");
     finish(request, status);
     return MPI_SUCCESS;
 }
@@ -100,9 +108,12 @@ int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses) {
 }
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+    MPI_Request r = *request;
     *flag = 1;
-    if (*request == MPI_REQUEST_NULL) return MPI_SUCCESS;
-    must(crunrt_work_test((*request)->work, flag), "MPI_Test");
+    if (r == MPI_REQUEST_NULL) return MPI_SUCCESS;
+    if (r->work != NULL) must(crunrt_work_test(r->work, flag), "MPI_Test");
+    for (int i = 0; *flag && i < r->more_count; i++)
+        must(crunrt_work_test(r->more[i], flag), "MPI_Test");
     if (*flag) finish(request, status);
     return MPI_SUCCESS;
 }

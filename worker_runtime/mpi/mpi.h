@@ -56,8 +56,8 @@ typedef enum crunmpi_op {
     MPI_BAND,
     MPI_BOR,
     MPI_BXOR,
-    /* MPI_Reduce and MPI_Allreduce take these two, with the type MPI_DOUBLE_INT. All other calls
-     * and types refuse them. */
+    /* Only MPI_Reduce and MPI_Allreduce accept these two operations, and only with the type
+     * MPI_DOUBLE_INT. */
     MPI_MINLOC,
     MPI_MAXLOC
 } MPI_Op;
@@ -82,10 +82,10 @@ enum { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD
 
 /* Joins the job that the environment variables of crun, torchrun, Open MPI, MPICH or Slurm
  * describe. If no launcher has set such variables, MPI_COMM_WORLD contains only this process, and
- * the call writes a line about it to stderr. The arguments are ignored and may be NULL. */
+ * the call writes a line to stderr that says so. The arguments are ignored and may be NULL. */
 int MPI_Init(int *argc, char ***argv);
-/* Does the same. *provided is MPI_THREAD_FUNNELED at most: only the thread that has called this may
- * call MPI. */
+/* Does the same as MPI_Init(). Sets *provided to MPI_THREAD_FUNNELED at most: only the thread that
+ * has made this call may call MPI. */
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided);
 int MPI_Initialized(int *flag);
 int MPI_Finalize(void); /* waits until all ranks have called it */
@@ -93,25 +93,26 @@ int MPI_Finalize(void); /* waits until all ranks have called it */
 int MPI_Comm_size(MPI_Comm comm, int *size);
 int MPI_Comm_rank(MPI_Comm comm, int *rank);
 
-/* Makes one new communicator for each value of `color` that the ranks of `comm` pass, and sets
- * *newcomm to the one for this rank's value. In it, ranks are ordered by `key`, then by rank in
- * `comm`. With `color` MPI_UNDEFINED, *newcomm is MPI_COMM_NULL. `comm` must be MPI_COMM_WORLD. */
+/* Makes a new communicator for each value of `color` that ranks of `comm` pass. Sets *newcomm to
+ * the communicator for this rank's color, or to MPI_COMM_NULL if this rank passes MPI_UNDEFINED. In
+ * the new communicator, ranks are ordered by `key`; ranks with equal keys, by their rank in `comm`.
+ * `comm` must be MPI_COMM_WORLD. */
 int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newcomm);
-/* Does MPI_Comm_split() with one value of `color` for each host; split_type must be
+/* As MPI_Comm_split(), with another color for each host. split_type must be
  * MPI_COMM_TYPE_SHARED. */
 int MPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm);
 int MPI_Comm_free(MPI_Comm *comm);
 
-/* Ends this process with the status `errorcode`, and an error file; the launcher then ends the
- * other processes of the job. */
+/* Writes an error file, and ends this process with the status `errorcode`. The launcher then ends
+ * the other processes of the job. */
 int MPI_Abort(MPI_Comm comm, int errorcode);
 
 double MPI_Wtime(void); /* seconds on the monotonic clock */
 int MPI_Get_processor_name(char *name, int *length);
 #define MPI_MAX_PROCESSOR_NAME 256
 
-/* Messages. A send may wait until the receive has been called. A rank cannot send to itself. The
- * counts of both sides must be the same. */
+/* Messages. A send may block until the receive is called. A rank cannot send to itself. The sender
+ * and the receiver must pass the same count. */
 int MPI_Send(const void *buffer, int count, MPI_Datatype datatype, int dest, int tag,
              MPI_Comm comm);
 int MPI_Recv(void *buffer, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
@@ -140,8 +141,8 @@ int MPI_Scatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void 
 int MPI_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
                  int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
 
-/* With counts. The parts must follow each other in rank order and without gaps: other displacements
- * are refused. */
+/* As MPI_Allgather(), with a count for each rank. The parts in recvbuf must follow each other in
+ * rank order and without gaps; other displacements are refused. */
 int MPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
                    const int *recvcounts, const int *displs, MPI_Datatype recvtype, MPI_Comm comm);
 int MPI_Gatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
@@ -161,8 +162,48 @@ int MPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int *recvcounts
 int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                   MPI_Comm comm);
 
-/* Writes the text of an error code to `string`, which must have room for MPI_MAX_ERROR_STRING
- * bytes. */
+/* Non-blocking collectives. All ranks of a communicator start them in the same order. The request
+ * is for MPI_Wait(), MPI_Waitall() and MPI_Test(). In collectives with a count for each rank, the
+ * parts may lie at any displacements. Displacements are in elements; only those of
+ * MPI_Ialltoallw() and MPI_Alltoallw() are in bytes. */
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
+int MPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm,
+               MPI_Request *request);
+int MPI_Iallgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                   int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request);
+int MPI_Ialltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                  int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request);
+int MPI_Igather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+                MPI_Request *request);
+int MPI_Iscatter(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                 int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+                 MPI_Request *request);
+int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                   MPI_Comm comm, MPI_Request *request);
+int MPI_Ireduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                int root, MPI_Comm comm, MPI_Request *request);
+int MPI_Iallgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                    const int *recvcounts, const int *displs, MPI_Datatype recvtype, MPI_Comm comm,
+                    MPI_Request *request);
+int MPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                 const int *recvcounts, const int *displs, MPI_Datatype recvtype, int root,
+                 MPI_Comm comm, MPI_Request *request);
+int MPI_Iscatterv(const void *sendbuf, const int *sendcounts, const int *displs,
+                  MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype,
+                  int root, MPI_Comm comm, MPI_Request *request);
+int MPI_Ialltoallv(const void *sendbuf, const int *sendcounts, const int *sdispls,
+                   MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *rdispls,
+                   MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request);
+int MPI_Ialltoallw(const void *sendbuf, const int *sendcounts, const int *sdispls,
+                   const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts,
+                   const int *rdispls, const MPI_Datatype *recvtypes, MPI_Comm comm,
+                   MPI_Request *request);
+int MPI_Alltoallw(const void *sendbuf, const int *sendcounts, const int *sdispls,
+                  const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts,
+                  const int *rdispls, const MPI_Datatype *recvtypes, MPI_Comm comm);
+
+/* Writes the text of an error code to `string`, a buffer of at least MPI_MAX_ERROR_STRING bytes. */
 int MPI_Error_string(int errorcode, char *string, int *resultlen);
 
 #ifdef __cplusplus

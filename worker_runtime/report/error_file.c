@@ -1,6 +1,6 @@
-/* Writes the error file, which the launcher shows as the cause of a worker's failure.
- * base/files/error_json.h describes the format. If several workers fail, a launcher takes the error
- * file with the smallest timestamp for the root cause. */
+/* Writes the error file, whose contents the launcher shows as the cause of the worker's failure.
+ * base/files/error_json.h describes the format. If several workers fail, the launcher regards the
+ * error file with the smallest timestamp as the root cause. */
 #include "worker_runtime/report/report_internal.h"
 
 #include "base/buffer.h"
@@ -30,7 +30,7 @@ static int write_record(const char *path, const char *message, const char *detai
 }
 
 int crunrt_report_error(const char *message, const char *detail) {
-    /* a copy, because a failure of this function overwrites *rt_last_error() */
+    /* a copy, because the functions called below may overwrite *rt_last_error() */
     struct cr_error last = *rt_last_error();
     if (message == NULL) message = last.text;
     const char *path = error_file_path();

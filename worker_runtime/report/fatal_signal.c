@@ -1,9 +1,9 @@
 /* Writes the error file of a worker that a fatal signal ends: the signal's handler writes the
  * signal's number and the faulting address to the file.
  *
- * When the handler runs, the heap may be damaged and the stack may have overflowed. So the paths
- * are prepared when the handler is installed, the handler runs on a separate stack, and it calls
- * only functions that POSIX allows in a handler. */
+ * When the handler runs, the heap may be damaged and the stack may have overflowed. So the file's
+ * paths are formatted when the handler is installed; the handler runs on a stack of its own, and
+ * calls only functions that POSIX allows in a handler. */
 #include "worker_runtime/report/report_internal.h"
 
 #include "base/clock.h"
@@ -22,14 +22,15 @@ static const int fatal_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 static struct {
     char path[4096];
-    char temp[4096 + 16]; /* path of the temporary file that is written and renamed to `path` */
+    char temp[4096 + 16]; /* path of the temporary file, which is renamed to `path` when it is
+                           * complete */
     char stack[32 * 1024];
 } fatal;
 
 /* ---- the handler ---- */
 
-/* Returns the error text for a signal, up to the "0x" of the faulting address; put_cause() appends
- * the digits. */
+/* Returns the error text for a signal, up to the "0x" of the faulting address, to which put_cause()
+ * appends the digits. */
 static const char *describe_signal(int signum) {
     switch (signum) {
     case SIGSEGV: return "Signal 11 (SIGSEGV): invalid memory reference at address 0x";
@@ -56,8 +57,8 @@ static char *put_number(char *to, uint64_t n, unsigned base) {
     return to;
 }
 
-/* Writes the error text at `to` as a JSON string, for example
- * "Signal 11 (SIGSEGV): invalid memory reference at address 0x0". Returns the end of the string. */
+/* Writes the error text as a JSON string to `to`, for example "Signal 11 (SIGSEGV): invalid memory
+ * reference at address 0x0". Returns a pointer to the end of the string. */
 static char *put_cause(char *to, int signum, const siginfo_t *info) {
     uint64_t address = signum == SIGABRT ? 0 : (uint64_t) (uintptr_t) info->si_addr;
     to = put_text(put_text(to, "\""), describe_signal(signum));
@@ -83,7 +84,7 @@ static void on_fatal_signal(int signum, siginfo_t *info, void *context) {
     p = put_text(p, CR_ERROR_JSON_TAIL);
     write_error_file(json, (size_t) (p - json));
     (void) flight_dump(NULL, "fatal signal");
-    /* SA_RESETHAND has restored the default action, so the signal now ends the process */
+    /* SA_RESETHAND has restored the signal's default action, so this ends the process. */
     (void) raise(signum);
 }
 

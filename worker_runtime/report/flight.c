@@ -1,16 +1,16 @@
-/* The flight recorder: a ring buffer of the last operations. It is in static storage, so that the
- * handler of a fatal signal can write it to a file. The file is
+/* The flight recorder: a ring buffer of the process's last operations. It is in static memory, so
+ * that the handler of a fatal signal can write it to a file. The file is
  *
  *   {"version": 1, "rank": 0, "world_size": 4, "reason": "…", "agent": "connected",
  *    "now_ns": …, "entries": [
  *     {"id": 17, "group": "world", "seq": 17, "op": "all_reduce", "dtype": 7, "count": 1000,
  *      "reduce": 0, "root": 0, "state": "started", "started_ns": …, "ended_ns": 0}, …]}
  *
- * Times are in ns of the monotonic clock. The last entry is the newest. The ring buffer has no
- * lock, because a signal handler must not wait for one. So if another thread writes an entry in a
- * dump, the entry in the file can have fields of two operations, but the file is always valid JSON.
- * A dump to the default path is written to a temporary file, which is then renamed, so a reader
- * never sees half of it. */
+ * Times are in ns of the monotonic clock. The last entry is the newest one. The ring buffer has no
+ * lock, because a signal handler must not wait for a lock. So if another thread writes an entry
+ * during a dump, this entry in the file can have fields of two operations; but the file is always
+ * valid JSON. A dump to the default path goes to a temporary file, which is renamed when it is
+ * complete, so that a reader never sees half of it. */
 #include "worker_runtime/report/report.h"
 
 #include "base/clock.h"
@@ -35,7 +35,8 @@ struct entry {
     uint32_t seq;
     int32_t root;
     uint8_t kind, dtype, reduce, state;
-    char group[24]; /* the group's name; characters that JSON would escape are replaced by '?' */
+    char group[24]; /* the group's name, with '?' in place of each character that JSON would
+                     * escape */
 };
 
 static struct entry ring[FLIGHT_ENTRIES];
@@ -72,16 +73,15 @@ uint64_t flight_begin(const char *group, uint32_t seq, const crunrt_op *op) {
 
 void flight_end(uint64_t number, bool has_succeeded) {
     struct entry *e = &ring[number % FLIGHT_ENTRIES];
-    if (e->number != number) return; /* a newer operation has overwritten this entry of the ring */
+    if (e->number != number) return; /* a newer operation has overwritten this entry */
     e->ended_ns = cr_monotonic_ns();
     e->state = has_succeeded ? FLIGHT_COMPLETED : FLIGHT_FAILED;
 }
 
 int64_t flight_started_ns(uint64_t number) { return ring[number % FLIGHT_ENTRIES].started_ns; }
 
-/* Sets the default path: $CRUNRT_FLIGHT_FILE + rank + ".json"; or, if that variable is not set,
- * flight.json in the folder of $TORCHELASTIC_ERROR_FILE. If neither is set, there is no default
- * path. */
+/* Sets the default path. It is $CRUNRT_FLIGHT_FILE + rank + ".json"; if that variable is not set,
+ * it is flight.json in the folder of $TORCHELASTIC_ERROR_FILE; if neither is set, it is "". */
 void flight_set_place(int rank, int world_size) {
     const char *prefix = getenv("CRUNRT_FLIGHT_FILE"), *error = getenv("TORCHELASTIC_ERROR_FILE");
     own_rank = rank;
@@ -182,8 +182,8 @@ static int write_record(int fd, const char *reason) {
     return o.rc;
 }
 
-/* Sets `out` to the name of a temporary file, "<path>.<n>". Each dump uses another n, because a
- * signal can interrupt a dump and start a second dump. snprintf() is not used, because POSIX does
+/* Sets `out` to the name of a temporary file, "<path>.<n>". Each dump has another n, because a
+ * signal can interrupt a dump and begin a second one. snprintf() is not used, because POSIX does
  * not allow it in a signal handler. */
 static void temporary_name(char out[PATH_MAX + 16], const char *path) {
     static atomic_uint dumps;
@@ -201,8 +201,8 @@ static void temporary_name(char out[PATH_MAX + 16], const char *path) {
 int flight_dump(const char *path, const char *reason) {
     char temporary[PATH_MAX + 16];
     if (path == NULL && own_path[0] == '\0') return -ENOENT;
-    /* a path that the caller gives can be a terminal or a pipe, so the record is written to it
-     * directly, without a temporary file */
+    /* A path that the caller gives can be a terminal or a pipe. So the record is written to it
+     * directly, and not to a temporary file. */
     if (path != NULL) {
         int fd = cr_private_open(path, O_WRONLY | O_CREAT | O_TRUNC);
         return fd < 0 ? fd : write_record(fd, reason);

@@ -1,5 +1,5 @@
 /* The text of each thread's last failure, and the functions crunrt_version() and crunrt_free(). The
- * text is in thread-local storage, so that setting it needs no memory. */
+ * text is in thread-local memory, so that no memory need be allocated to set it. */
 #include "worker_runtime/report/report.h"
 
 #include <errno.h>

@@ -2,9 +2,9 @@
  * would send packets to the store. All ranks use the store, so this address is on a network that
  * the hosts share.
  *
- * On the store's own host the kernel may choose a loopback address although other hosts take part;
- * for example, Debian writes "127.0.1.1 <host name>" into /etc/hosts. In that case the address of
- * the first interface that is up is used. */
+ * On the store's own host, this can be a loopback address although there are other hosts: for
+ * example, Debian writes "127.0.1.1 <host name>" into /etc/hosts. In that case, the address of the
+ * first interface that is up is used. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -33,8 +33,8 @@ static void format_host(const struct sockaddr_storage *a, char out[RT_ADDRESS_MA
     (void) inet_ntop(a->ss_family, host, out, RT_ADDRESS_MAX);
 }
 
-/* Sets *own to the local address that the kernel uses towards `to`. connect() on a datagram socket
- * sends no packet; it only makes the kernel choose a route and a local address. */
+/* Sets *own to the local address from which the kernel would send packets to `to`. connect() on a
+ * datagram socket sends no packet: it only makes the kernel choose a route and a local address. */
 static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
                          struct sockaddr_storage *own, struct cr_error *err) {
     CR_AUTO_FD int fd = socket(to->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -48,7 +48,8 @@ static int route_towards(const struct sockaddr_storage *to, socklen_t to_len,
 
 static void prefer_interface(struct sockaddr_storage *own) {
     struct ifaddrs *list = NULL;
-    /* on failure *own stays a loopback address, which the ranks on other hosts cannot reach */
+    /* If getifaddrs() fails, *own stays a loopback address, which ranks on other hosts cannot
+     * reach. */
     if (getifaddrs(&list) < 0) return;
     for (const struct ifaddrs *i = list; i != NULL; i = i->ifa_next) {
         if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET) continue;
@@ -65,12 +66,12 @@ int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr
     socklen_t to_len = 0;
     bool one_node = p->local_world_size >= p->world_size;
     int rc = 0;
-    if (p->file[0] != '\0') { /* the store is a file, so it has no address: use loopback */
+    if (p->file[0] != '\0') { /* the store is a file and has no address, so loopback is used */
         ((struct sockaddr_in *) &own)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     } else {
         rc = cr_address_resolve(p->master_addr, p->master_port, &to, &to_len, err);
         if (rc == 0) rc = route_towards(&to, to_len, &own, err);
-        /* if the number of nodes is unknown, keep the address even if it is a loopback address */
+        /* If the number of nodes is unknown, a loopback address is kept. */
         if (p->local_world_size < 0) one_node = true;
     }
     if (rc < 0) return rc;

@@ -1,8 +1,8 @@
-/* Reports in the store that this rank has ended, so that a rank that waits for it fails at once,
- * and not only at its timeout. crunrt_destroy() and the normal end of the process do this. The
- * value of the key <prefix>/ended has "<rank>;" for each rank that has ended. Such a rank makes no
- * more groups. For each group that it has not destroyed, it also reports how many collectives it
- * has made. */
+/* Writes to the store that this rank has ended, so that a rank that waits for it fails at once and
+ * not only at its timeout. crunrt_destroy() does this, and so does the normal end of the process.
+ * The value of the key <prefix>/ended has the text "<rank>;" for each rank that has ended; such a
+ * rank makes no more groups. A rank that ends also writes, for each group that it has not
+ * destroyed, how many collectives it has made in that group. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* longest time in ms that the end of a process waits for the store */
+/* longest time in ms that a request waits for the store when the process ends */
 #define REPORT_MS INT64_C(1000)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,7 +26,7 @@ static void key_of(const struct crunrt *rt, char out[96]) {
 
 void rt_report_end(struct crunrt *rt) {
     char key[96], text[16];
-    bool is_child = rt->pid != getpid(); /* a child that the rank has forked must report nothing */
+    bool is_child = rt->pid != getpid(); /* a child that this process has forked reports nothing */
     if (is_child || rt->store == NULL || rt->prefix[0] == '\0' || rt->place.world_size == 1) return;
     if (rt->store->timeout_ms > REPORT_MS) rt->store->timeout_ms = REPORT_MS;
     rt->store->never_waits = true;
@@ -37,8 +37,8 @@ void rt_report_end(struct crunrt *rt) {
     rt->store->never_waits = false;
 }
 
-/* Runs at exit(): reports the end of this process's rank in each runtime. Frees no runtime, because
- * other threads may still use it. */
+/* Runs at exit(): reports the end of this process's rank in each runtime. Does not free the
+ * runtimes, because other threads may still use them. */
 static void on_exit_of_process(void) {
     if (pthread_mutex_trylock(&lock) != 0) return;
     for (struct crunrt *rt = living; rt != NULL; rt = rt->next_living) rt_report_end(rt);

@@ -1,5 +1,5 @@
-/* Opens and closes the store that this process hosts, with the functions in the table (struct
- * store_host) of the module store_host, which this file loads. */
+/* Opens and closes the store that this process hosts. It loads the module store_host, and calls the
+ * functions of its table, struct store_host. */
 #include "worker_runtime/runtime/hosted_store.h"
 
 #include "worker_runtime/modules/modules.h"

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* longest time in ms that rank 0, if it hosts the store, waits in crunrt_destroy() for the other
- * ranks */
+/* longest time in ms that rank 0, if it hosts the store, waits for the other ranks in
+ * crunrt_destroy() */
 #define HOST_WAITS_MS INT64_C(5000)
 
 static const char *process_environment(void *arg, const char *name) {
@@ -17,8 +17,8 @@ static const char *process_environment(void *arg, const char *name) {
     return getenv(name);
 }
 
-/* Copies the caller's options to *out. A program that was compiled with an older crunrt.h passes a
- * shorter struct (`size`); the fields that it lacks get their defaults. */
+/* Copies the caller's options to *out. If a program was compiled with an older crunrt.h, its struct
+ * is shorter (field `size`); the fields that are missing in it get their defaults. */
 static int read_options(const crunrt_init_options *given, crunrt_init_options *out) {
     *out = (crunrt_init_options) CRUNRT_INIT_OPTIONS_INIT;
     if (given == NULL) return 0;
@@ -94,8 +94,9 @@ int crunrt_init(const crunrt_init_options *options, crunrt **out) {
 }
 
 /* The first part of crunrt_destroy(). If rank 0 hosts the store, the store ends with rank 0. So
- * each other rank reports in the store that it leaves, and rank 0 waits until all have reported.
- * Rank 0 waits at most HOST_WAITS_MS, because a rank that has died reports nothing. */
+ * each other rank adds itself to a counter in the store when it leaves, and rank 0 waits until all
+ * have done so. Rank 0 waits at most HOST_WAITS_MS, because a rank that has died does not add
+ * itself. */
 static void leave(struct crunrt *rt) {
     bool is_in_file = rt->place.file[0] != '\0';
     if (rt->place.agent_hosts_store || is_in_file) return;
@@ -107,8 +108,9 @@ static void leave(struct crunrt *rt) {
     } else if (crunrt_store_add(rt->store, "crunrt/left/count", 1, &left) == 0 &&
                left == rt->place.world_size - 1) {
         (void) crunrt_store_set(rt->store, all, "", 0);
-        /* SET has no reply, but CHECK has one. The server carries out the requests of a connection
-         * in order, so the reply to CHECK proves that SET has been carried out. */
+        /* SET has no reply. So CHECK, which has a reply, is sent after it. The server carries out
+         * the requests of a connection in order: when the reply to CHECK comes, SET has been
+         * carried out, too. */
         (void) crunrt_store_check(rt->store, &all, 1, &(int){0});
     }
 }

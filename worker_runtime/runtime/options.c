@@ -1,8 +1,9 @@
-/* The ..._size() and ..._init() functions of the structs of options, for languages that cannot use
- * the ..._INIT macros. */
+/* The functions ..._size() and ..._init() for each struct of options, for languages in which the
+ * macros ..._INIT cannot be used. */
 #include <crunrt.h>
 
-/* a type takes no parentheses: NOLINTBEGIN(bugprone-macro-parentheses) */
+/* NOLINTBEGIN(bugprone-macro-parentheses): the parameter `name` is a type, which cannot be in
+ * parentheses */
 #define OPTIONS(name, initial)                                                                     \
     size_t name##_size(void) { return sizeof(name); }                                              \
     void name##_init(name *out) {                                                                  \

@@ -2,9 +2,9 @@
  *
  * The worker sends REJOIN to its agent and waits. When the next round begins, the agent sends
  * ROUND, with the worker's new place and the address of the new round's store, which is empty.
- * Newly started workers of the round get the same values in their environment, so all ranks of the
- * round use the same keys. Only agents assign the ranks of a new round, so a worker without an
- * agent cannot rejoin. */
+ * Workers of that round that are newly started get the same values in their environment, so all
+ * ranks of the round use the same keys. A worker without an agent cannot rejoin, because only
+ * agents assign the ranks of a new round. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -14,12 +14,14 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Longest time in ms of one attempt to connect to the store of the new round. After each attempt
- * connect_to_new_store() checks whether the new round has already ended, because the store of a
- * round that has ended never answers. */
+/* Longest time in ms of one attempt to connect to the store of the new round. After each attempt,
+ * connect_to_new_store() checks whether the new round has ended, because the store of such a round
+ * never answers. */
 #define STORE_SLICE_MS INT64_C(2000)
 
-/* Sends REJOIN, unless an earlier call has sent it, and waits for the packet ROUND. */
+/* Sends REJOIN, unless an earlier call has sent it, and waits until the packet ROUND has come.
+ * Returns 0 and the packet in *p; or -ETIMEDOUT or another negative errno, and sets the thread's
+ * error text. */
 static int wait_for_round(struct crunrt *rt, int64_t deadline_ms, struct channel_packet *p) {
     struct worker_channel *c = &rt->channel;
     int rc = c->round.has_asked_to_rejoin
@@ -60,7 +62,7 @@ static int begin_round(struct crunrt *rt, const struct channel_packet *p) {
 }
 
 /* Waits for the next round and begins it. If that round ends before this worker has connected to
- * its store, waits for the round after it. */
+ * the round's store, waits for the round after it, and so on. */
 static int rejoin(struct crunrt *rt, int64_t timeout_ms) {
     struct channel_packet p;
     int64_t deadline = cr_deadline_ms(timeout_ms > 0 ? timeout_ms : CR_FOREVER);

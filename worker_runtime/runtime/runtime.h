@@ -20,9 +20,10 @@ struct crunrt_backend;
 /* The first group of this round that contains all ranks and whose backend can split. Later groups
  * may be made by splitting it (group/group_split.c). */
 struct rt_whole_group {
-    /* backend of the group; NULL if this round has not had such a group */
+    /* the group's backend; NULL if this round has had no such group */
     const struct crunrt_backend *backend;
-    struct crunrt_group *group;           /* the group; NULL if it has been destroyed */
+    struct crunrt_group *group;           /* the group; NULL if there is none, or if it was
+                                           * destroyed */
     uint64_t number;
 };
 
@@ -30,8 +31,8 @@ struct crunrt {
     struct crunrt *next_living;   /* in the list of all runtimes of this process */
     pid_t pid;                    /* the process that has made this runtime */
     struct crunrt_group *groups;  /* list of all groups of this runtime that are not destroyed */
-    /* Reports in the store how many collectives this rank has made in each of `groups`; NULL before
-     * the first group is made. */
+    /* Writes to the store, for each of `groups`, how many collectives this rank has made in it.
+     * NULL as long as no group was made. */
     void (*leave_groups)(struct crunrt *rt);
     struct worker_place place; /* rank, world size and store address in the current round */
     struct crunrt_store *store;
@@ -40,8 +41,8 @@ struct crunrt {
     char prefix[64];
     uint64_t group_count;       /* number of groups made in this round; the same on every rank */
     struct rt_whole_group whole;
-    /* The backend's function that checks whether this process can still make groups. It returns 0;
-     * or, for example if the GPU is lost, -ENOTRECOVERABLE, and sets err. NULL if no backend with
+    /* The function of a backend that checks whether this process can still make groups. It returns
+     * 0; or -ENOTRECOVERABLE, for example if the GPU is lost, and sets err. NULL if no backend with
      * such a function is loaded. */
     int (*recoverable)(struct cr_error *err);
     struct worker_channel channel;
@@ -49,40 +50,41 @@ struct crunrt {
 };
 
 /* Call rt_begin_life() when crunrt_init() has succeeded, and rt_end_life() before the runtime is
- * freed. Between the two calls, the normal end of the process calls rt_report_end(). */
+ * freed. If the process ends normally between the two calls, rt_report_end() is called. */
 void rt_begin_life(struct crunrt *rt);
 void rt_end_life(struct crunrt *rt);
 
-/* Reports in the store that this rank has ended, so that ranks that wait for it fail at once. Waits
- * at most a second for the store. If another thread uses the store's connection, reports nothing.
- */
+/* Writes to the store that this rank has ended, so that ranks that wait for it fail at once. Waits
+ * at most a second for each reply of the store. If another thread uses the store's connection,
+ * writes nothing. */
 void rt_report_end(struct crunrt *rt);
 
-/* Returns a rank of ranks[count] that has reported its end in this round; -1 if none has. If
- * `ranks` is NULL, all ranks of the job count. */
+/* Searches ranks[count], or all ranks if `ranks` is NULL, for a rank that has ended: one that has
+ * written this to the store in this round. Returns the rank, or -1 if there is none. */
 int rt_ended_rank(struct crunrt *rt, const int *ranks, size_t count);
 
-/* Returns true from the moment when the agent has ended the round without an agreed step until the
- * next round begins; otherwise false. Any thread may call this. */
+/* Returns true if the agent has ended the round without an agreed step and the next round has not
+ * begun. Any thread may call this. */
 bool rt_round_is_over(const struct crunrt *rt);
 
-/* Checks whether this process can still make groups (see the member `recoverable`). Returns 0 if it
- * can. If not, clears can_rejoin in the page, so that the agent replaces this process, and returns
- * -ENOTRECOVERABLE. */
+/* Checks whether this process can still make groups, by calling rt->recoverable(). Returns 0 if it
+ * can. If it cannot, clears can_rejoin in the page, so that the agent replaces this process, sets
+ * err and returns -ENOTRECOVERABLE. */
 int rt_recoverable(struct crunrt *rt, struct cr_error *err);
 
 /* Sets rt->prefix to a prefix that no earlier runtime of this rank has used, so that this runtime
- * never reads keys that an earlier runtime has left in the store. The prefix contains two numbers.
- * The first is the restart count, because torchrun keeps one store for all restarts of a job. The
- * second is the number of runtimes that this rank has made on this store before, because a program
- * can make several runtimes, and a user can start the program again while its store still runs.
- * All ranks make the same number of runtimes, so all get the same prefix. Returns 0, or the error
- * of the store. */
+ * never reads keys that an earlier one has left in the store. The prefix contains two numbers. The
+ * first one is the restart count, because torchrun uses one store for all restarts of a job. The
+ * second one is the number of runtimes that this rank has made on this store before: a program can
+ * make several runtimes, and a user can start the program again while its store still runs. All
+ * ranks make the same number of runtimes, so all have the same prefix. Returns 0, or the error of
+ * the store. */
 int rt_take_prefix(struct crunrt *rt);
 
 #define RT_ADDRESS_MAX 64 /* bytes of a numeric IP address, NUL included */
 
-/* Sets `out` to the numeric IP address at which the other ranks can reach this host. */
+/* Sets `out` to the numeric IP address at which the other ranks can reach this host. Returns 0; or
+ * a negative errno, and sets err. */
 int rt_bind_address(const struct crunrt *rt, char out[RT_ADDRESS_MAX], struct cr_error *err);
 
 #endif

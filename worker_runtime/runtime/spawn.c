@@ -1,9 +1,10 @@
-/* crunrt_spawn(): starts workers without a launcher. It forks one child per worker, hosts the
- * children's store, and waits for all children. When a child fails, it ends the other children.
+/* crunrt_spawn(): starts workers without a launcher. It forks one child per worker, hosts the store
+ * of these workers, and waits until all children have ended. When a child fails, it ends the other
+ * children.
  *
- * The children are forked before the store is opened. Opening the store starts a thread, and a lock
- * that this thread held during a fork() would stay locked in the child. Each child first waits
- * until it can read the store's port from a pipe. */
+ * The children are forked before the store is opened, because the store starts a thread: a lock
+ * that this thread held during a fork() would stay locked in the child for ever. So each child
+ * first waits until it can read the store's port from a pipe. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,12 +25,13 @@
 
 #define SPAWN_MAX   1024
 #define SPAWN_GRACE INT64_C(5000) /* grace: ms between SIGTERM and SIGKILL */
+#define REASON_MAX  512           /* longest text, with its NUL, of a worker's last error */
 
 struct child {
     pid_t pid;
-    int pidfd;           /* pidfd of the child; -1 once the child has ended */
-    int status;          /* exit status as waitpid() stores it; valid once pidfd is -1 */
-    bool is_status_lost; /* true if `status` is unknown, because other code of this process has
+    int pidfd;           /* pidfd of the child; -1 after the child's end */
+    int status;          /* status as waitpid() stores it; valid if pidfd is -1 */
+    bool is_status_lost; /* true if `status` is unknown because other code of this process has
                           * called waitpid() for the child */
 };
 
@@ -36,8 +39,12 @@ struct spawn {
     crunrt_spawn_fn fn;
     void *arg;
     int count, started;
-    int gate[2]; /* pipe to all children: the parent writes the store's port once per child */
+    int gate[2]; /* pipe from which each child reads the store's port; the parent writes the port
+                  * once per child */
     struct child *children;
+    /* reasons[rank] is the last error of a worker that has returned a value other than 0. The
+     * memory is shared with the children, each of which writes only its own text. */
+    char (*reasons)[REASON_MAX];
     struct hosted_store store;
 };
 
@@ -52,7 +59,8 @@ static void set_number(const char *name, int n) {
 static void run_child(const struct spawn *s, int rank, pid_t parent) {
     uint16_t port = 0;
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* if the parent has died before prctl(), this child gets no signal of its death: end now */
+    /* If the parent has died before prctl(), the kernel will not kill this child, so it ends
+     * now. */
     if (getppid() != parent) _exit(1);
     (void) close(s->gate[1]);
     if (read(s->gate[0], &port, sizeof(port)) != (ssize_t) sizeof(port)) _exit(1);
@@ -65,11 +73,15 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
     (void) setenv("MASTER_ADDR", "127.0.0.1", 1);
     (void) setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     (void) setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-    /* if an agent has started the parent, its channel is for the parent only */
+    /* The channel of an agent that has started the parent is for the parent only. */
     (void) unsetenv(CHANNEL_VARIABLE);
+    *rt_last_error() = (struct cr_error){0}; /* clears the parent's error, which fork() copied */
     int rc = s->fn(rank, s->arg);
+    const char *reason = rt_last_error()->text;
+    if (rc != 0) (void) snprintf(s->reasons[rank], REASON_MAX, "%.*s", REASON_MAX - 1, reason);
     (void) fflush(NULL);
-    /* an exit status has only 8 bits: without this, a result such as 256 would count as success */
+    /* An exit status has only 8 bits. Without this expression, a result such as 256 would look like
+     * success. */
     _exit(rc != 0 && (rc & 0xff) == 0 ? 1 : rc & 0xff);
 }
 
@@ -77,7 +89,8 @@ static void run_child(const struct spawn *s, int rank, pid_t parent) {
 
 static int start_children(struct spawn *s) {
     pid_t parent = getpid();
-    /* without fflush(), each child would inherit the parent's buffered output and write it, too */
+    /* Without fflush(), each child would inherit the parent's buffered output, and write it once
+     * more. */
     (void) fflush(NULL);
     for (; s->started < s->count; s->started++) {
         struct child *c = &s->children[s->started];
@@ -101,8 +114,8 @@ static int open_store(struct spawn *s) {
     return rc;
 }
 
-/* Waits until a child ends, and returns its index. Returns -1 if all children have ended before, or
- * -2 if the deadline has passed. */
+/* Waits until a child has ended, and returns its index. Returns -1 if no child is left, or -2 if
+ * the deadline has passed. */
 static int wait_for_one(struct spawn *s, int64_t deadline_ms) {
     struct pollfd fds[SPAWN_MAX];
     int left = 0;
@@ -153,18 +166,32 @@ static int wait_for_children(struct spawn *s) {
             return cr_fail(rt_last_error(), -ECHILD, "worker %d was killed by signal %d (SIG%s)", i,
                            WTERMSIG(status), sigabbrev_np(WTERMSIG(status)));
         }
-        return cr_fail(rt_last_error(), -ECHILD, "worker %d returned %d", i, WEXITSTATUS(status));
+        /* the worker can write this memory at any time, so the NUL of its text may be missing */
+        char reason[REASON_MAX];
+        (void) snprintf(reason, sizeof(reason), "%.*s", REASON_MAX - 1, s->reasons[i]);
+        return cr_fail(rt_last_error(), -ECHILD, "worker %d returned %d%s%s", i,
+                       WEXITSTATUS(status), reason[0] != '\0' ? "; its last error: " : "", reason);
     }
 }
 
 static void spawn_done(struct spawn *s) {
     struct cr_error kept = *rt_last_error();
-    cr_close_fd(&s->gate[0]); /* closing both ends makes a child that waits for the port exit */
+    /* A child that still waits for the port ends when both ends of the pipe are closed. */
+    cr_close_fd(&s->gate[0]);
     cr_close_fd(&s->gate[1]);
     end_children(s);
     hosted_store_close(&s->store);
+    if (s->reasons != NULL) (void) munmap(s->reasons, (size_t) s->count * REASON_MAX);
     free(s->children);
     *rt_last_error() = kept;
+}
+
+static int new_reasons(struct spawn *s) {
+    void *memory = mmap(NULL, (size_t) s->count * REASON_MAX, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return cr_fail_errno(rt_last_error(), "start workers");
+    s->reasons = memory;
+    return 0;
 }
 
 static bool statuses_are_lost(void) {
@@ -191,6 +218,7 @@ int crunrt_spawn(crunrt_spawn_fn fn, int nprocs, void *arg) {
         return cr_fail(rt_last_error(), -ENOMEM, "start workers: out of memory");
     for (int i = 0; i < nprocs; i++) s.children[i].pidfd = -1;
     int rc = pipe2(s.gate, O_CLOEXEC) < 0 ? cr_fail_errno(rt_last_error(), "start workers") : 0;
+    if (rc == 0) rc = new_reasons(&s);
     if (rc == 0) rc = start_children(&s);
     if (rc == 0) rc = open_store(&s);
     if (rc == 0) rc = wait_for_children(&s);

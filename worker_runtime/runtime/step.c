@@ -1,10 +1,10 @@
 /* Counts steps, and stops the worker for announced changes. contract/channel.h describes the
- * protocol and why it is correct.
+ * protocol, and why it is correct.
  *
- * Usually a step makes only two stores and one load in the memory that it shares with the agent. If
- * the loaded bell has changed since the last reading of packets, the step reads the agent's packets
- * with system calls. If a packet announces a change, the step waits until the agreed step is known.
- */
+ * Most steps make only two stores and one load in the memory that the worker shares with the agent.
+ * The load reads the bell. If the bell has changed since packets were last read, the step reads the
+ * agent's packets with system calls. If a packet announces a change, the step waits until the
+ * agreed step is known. */
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/change_kind.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Checks that each kind of change has the same number in crunrt.h and in base/change_kind.h. */
+/* Checks that each kind of change has the same number in crunrt.h as in base/change_kind.h. */
 #define K(NAME, number, word, phrase)                                                              \
     _Static_assert((int) CRUNRT_CHANGE_##NAME == (number),                                         \
                    "crunrt.h has another number for " #NAME);
@@ -27,8 +27,8 @@ _Static_assert((int) CRUNRT_AFTER_STEP == (int) CHANNEL_AFTER_STEP &&
 
 /* ---- crunrt_step() ---- */
 
-/* Fills in *out. A program that was compiled with an older crunrt.h passes a shorter struct
- * (`size`); only the fields that it has are written. */
+/* Fills in *out. If a program was compiled with an older crunrt.h, its struct is shorter (field
+ * `size`); only the fields that it has are written. */
 static void describe_change(const struct round_state *s, crunrt_change *out) {
     if (out == NULL || out->size < sizeof(out->size)) return;
     int64_t left = s->change_until_ms - cr_monotonic_ms();
@@ -48,9 +48,9 @@ static int fail_round_is_over(uint64_t steps) {
                    (unsigned long long) steps);
 }
 
-/* Returns whether the agent has ended the round without an agreed step. It first sets `over` in the
- * page and then sends the packet OVER. This function checks both, because
- * crunrt_wait_for_round_end() may already have returned although the packet has not come yet. */
+/* Returns true if the agent has ended the round without an agreed step. The agent first sets `over`
+ * in the page and then sends the packet OVER. Both are checked, because crunrt_wait_for_round_end()
+ * returns when `over` is set, and the packet may come after that. */
 static bool is_over(const struct worker_channel *c) {
     return c->round.is_over || (c->page != NULL && atomic_load(&c->page->over) != 0);
 }
@@ -74,9 +74,9 @@ int crunrt_step_count(crunrt *rt) {
     if (c->round.steps == 1) {
         atomic_store_explicit(&c->page->first_step_ns, now_ns, memory_order_relaxed);
     }
-    /* The worker first stores its step and then reads the bell; the agent first increments the bell
-     * and then reads the step. These accesses are sequentially consistent, so either this worker
-     * sees the new bell, or the agent sees the new step. */
+    /* The worker first stores its step and then reads the bell. The agent first increments the bell
+     * and then reads the step. These accesses are sequentially consistent, so the worker sees the
+     * new bell, or the agent sees the new step, or both. */
     atomic_store(&c->page->step, c->round.steps);
     bool has_news = atomic_load(&c->page->bell) != c->bell_seen;
     return has_news || c->round.stop_at != 0 || is_over(c);

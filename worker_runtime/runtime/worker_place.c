@@ -1,10 +1,10 @@
 /* Reads the worker's place. Rank and world size come from the first launcher in the table
- * launchers[] for which both variables are set. The store's address comes from MASTER_ADDR and
+ * launchers[] of which both variables are set. The store's address comes from MASTER_ADDR and
  * MASTER_PORT.
  *
  * The table begins with torchrun's variables RANK and WORLD_SIZE, which crun sets in every worker.
- * If crun itself runs inside an MPI job or a Slurm step, the variables of MPI or Slurm are also
- * set, but they describe crun's process and not the worker. */
+ * If crun itself runs inside an MPI job or a Slurm step, the variables of MPI or Slurm are set,
+ * too, but they describe the process of crun and not the worker. */
 #include "worker_runtime/runtime/worker_place.h"
 
 #include "base/memory.h"
@@ -18,7 +18,7 @@
 
 struct launcher_names {
     const char *launcher, *rank, *size, *local_rank, *local_size;
-    /* how a user of this launcher passes a variable to all processes; part of an error text */
+    /* for an error text: how a user of this launcher sets a variable in all processes */
     const char *pass_on;
 };
 
@@ -56,8 +56,8 @@ static int read_number(const struct environment *env, const char *name, int64_t 
     return 0;
 }
 
-/* Returns the number in a variable that a launcher need not set. Returns -1 if the variable is not
- * set, is below `min`, or is not a plain number, as Slurm's "4(x2)". */
+/* Returns the number in a variable that a launcher may leave unset. Returns -1 if the variable is
+ * not set, is below `min`, or is no plain number, such as Slurm's "4(x2)". */
 static int read_hint(const struct environment *env, const char *name, int64_t min) {
     int64_t n = 0;
     return cr_parse_i64(look_up(env, name), min, INT_MAX, &n) == 0 ? (int) n : -1;
@@ -133,7 +133,7 @@ static int read_address(const struct environment *env, struct worker_place *out,
     int number = 0;
     int rc = read_number(env, "MASTER_PORT", 1, 65535, &number, err);
     if (rc < 0) return rc;
-    (void) stpcpy(out->master_addr, addr); /* fits, because the length was checked above */
+    (void) stpcpy(out->master_addr, addr); /* fits: the length was checked above */
     out->master_port = (uint16_t) number;
     return 0;
 }
@@ -210,9 +210,9 @@ static int read_file(const char *method, struct worker_place *out, int *rank, in
     return path[len] == '?' ? read_query(path + len + 1, method, rank, world_size, err) : 0;
 }
 
-/* Returns whether the agent hosts the store at the place's address: TORCHELASTIC_USE_AGENT_STORE is
- * "True", and the address is MASTER_ADDR:MASTER_PORT. At another address, which a program gives by
- * tcp://, rank 0 hosts the store. */
+/* Returns true if the agent hosts the store at the place's address: if TORCHELASTIC_USE_AGENT_STORE
+ * is "True" and the address is MASTER_ADDR:MASTER_PORT. A program can give another address by
+ * tcp://; at such an address, rank 0 hosts the store. */
 static bool agent_hosts(const struct environment *env, const struct worker_place *place) {
     const char *agent = look_up(env, "TORCHELASTIC_USE_AGENT_STORE");
     const char *addr = look_up(env, "MASTER_ADDR"), *port = look_up(env, "MASTER_PORT");
@@ -270,7 +270,8 @@ int worker_place_from_packet(const struct channel_packet *p, struct worker_place
     out->restart_count = (int) p->place.restart_count;
     out->master_port = (uint16_t) p->place.master_port;
     (void) stpcpy(out->master_addr, p->place.master_addr);
-    out->agent_hosts_store = true; /* in a round that a worker joins by ROUND, always the agent */
+    /* An agent always hosts the store of a round that a worker joins by ROUND. */
+    out->agent_hosts_store = true;
     out->file[0] = '\0';
     return 0;
 }

@@ -1,7 +1,7 @@
 /* Finds a worker's place: its rank, the world size, and the address of its store. The place comes
- * from the environment that the launcher set, or from the packet with which the agent begins a
- * round. Pure: the caller passes in a function that reads the environment, so that tests can use
- * any environment. */
+ * from the environment, which the launcher has set, or from the packet with which the agent begins
+ * a round. Pure: a parameter is the function that reads the environment, so that tests can use any
+ * environment. */
 #ifndef RUNTIME_WORKER_PLACE_H
 #define RUNTIME_WORKER_PLACE_H
 
@@ -24,8 +24,9 @@ struct worker_place {
     uint16_t master_port;
     /* path of the store's file; "" if the store is at master_addr:master_port */
     char file[1024];
-    /* name of the program whose environment variables contained the rank, for example of mpirun's
-     * family; "options" if the options or the query of the init method's URL contained it */
+    /* the name of the launcher, such as "Open MPI", whose variables for rank and world size are
+     * both set; "options" if there is none: the options, or the URL of the init method, then give
+     * both numbers */
     const char *source;
 };
 
@@ -33,16 +34,15 @@ struct worker_place {
  *
  * method             NULL or "env://", "tcp://host:port[?rank=R&world_size=N]", or
  *                    "file:///path[?…]"
- * rank, world_size   -1 if the caller does not give it: it is read from the method's query or, if
- *                    the query does not have it, from the environment
+ * rank, world_size   -1 if the caller does not give it: it is read from the method's query; if it
+ *                    is not there, from the environment
  *
- * An empty variable counts as unset, as in torch.
- * Returns 0; -EINVAL if a value is missing or wrong, in which case err names it; or -ENOTSUP if
- * `method` is none of those above. */
+ * An empty variable counts as unset, as in torch. Returns 0; -EINVAL if a value is missing or
+ * wrong, and sets err to a text that names it; or -ENOTSUP if `method` has another form. */
 int worker_place_read(worker_place_get_fn get, void *arg, const char *method, int rank,
                       int world_size, struct worker_place *out, struct cr_error *err);
 
-/* Sets *out to the place that a ROUND packet describes, and returns 0. If the packet contradicts
+/* Sets *out to the place that a packet ROUND describes, and returns 0. If the packet contradicts
  * itself (for example, rank 5 of 4), returns -EPROTO and leaves *out unchanged. */
 int worker_place_from_packet(const struct channel_packet *p, struct worker_place *out,
                              struct cr_error *err);

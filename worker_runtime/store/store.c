@@ -1,5 +1,5 @@
-/* Opens and closes stores and views. Also has the functions with which every call on a store
- * begins: they check the key, put the prefix in front of it, and lock the connection. */
+/* Opens and closes stores and views. It also has the functions that each call on a store uses
+ * first: they check the key, put the prefix in front of it, and lock the connection. */
 #include "worker_runtime/store/store_internal.h"
 
 #include "base/buffer.h"
@@ -28,7 +28,7 @@ static int store_new(struct crunrt_store *parent, const char *prefix, int64_t ti
     s->parent = parent;
     s->prefix = copy;
     s->timeout_ms = timeout_ms;
-    (void) pthread_mutex_init(&s->lock, NULL); /* cannot fail, because no attributes are given */
+    (void) pthread_mutex_init(&s->lock, NULL); /* without attributes this cannot fail */
     *out = s;
     return 0;
 }
@@ -99,7 +99,7 @@ void crunrt_store_close(crunrt_store *store) {
 /* ---- keys ---- */
 
 /* Puts the store's prefix in front of the key. Sets *text to the new text, which the caller frees,
- * and *out to the bytes of this text, without the NUL. Returns 0, -EINVAL or -ENOMEM. */
+ * and *out to the bytes of this text, without its NUL. Returns 0, -EINVAL or -ENOMEM. */
 static int make_key(const struct crunrt_store *store, const char *key, char **text,
                     struct store_bytes *out) {
     if (store == NULL) return rt_fail_null("use a store", "the store");

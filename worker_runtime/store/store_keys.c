@@ -1,5 +1,5 @@
-/* The calls on one key or one queue. Each call begins a turn (store_internal.h), and calls the
- * client of the store (store/store.h). */
+/* The calls on one key or one queue. Each call begins a turn, in which its thread uses the
+ * connection alone (store_internal.h), and calls the client of the store (store/store.h). */
 #include "worker_runtime/store/store_internal.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 typedef int (*send_fn)(struct store *s, struct store_bytes key, struct store_bytes value,
                        int64_t timeout_ms, struct cr_error *err);
 
-/* Sends value[len]. `call` is the client's function for setting or appending to a key, or for
- * pushing to a queue. */
+/* Sends value[len] to the server. `call` is the client's function that sets a key, appends to a
+ * key, or pushes to a queue. */
 static int send_value(crunrt_store *store, const char *key, const void *value, size_t len,
                       send_fn call) {
     struct turn t;

@@ -1,4 +1,4 @@
-/* The calls on several keys, and the call that lists all keys. */
+/* The calls on several keys, and the call that lists the keys of a store. */
 #include "worker_runtime/store/store_internal.h"
 
 #include "base/memory.h"
@@ -11,8 +11,8 @@ static int fail_memory(const char *what) {
     return cr_fail(rt_last_error(), -ENOMEM, "%s: out of memory", what);
 }
 
-/* Copies every value of the list, with the NUL after it, to separate memory. Returns 0; or -ENOMEM,
- * and frees the copies. */
+/* Copies every value of the list, with the NUL after it, to memory of its own. Returns 0; or
+ * -ENOMEM, in which case it frees all copies. */
 static int copy_values(const struct store_list *list, void **values, size_t *lens) {
     for (size_t i = 0; i < list->count; i++) {
         values[i] = malloc(list->items[i].len + 1);
@@ -104,8 +104,8 @@ int crunrt_store_multi_set(crunrt_store *store, const char *const *keys, const v
     return rc;
 }
 
-/* Copies the keys that begin with `prefix`, without the prefix, into one piece of memory: first the
- * array of pointers, then the texts. Returns 0 or -ENOMEM. */
+/* Copies the keys of the list that begin with `prefix`, without this prefix, into one piece of
+ * memory: first an array of pointers, then the texts. Returns 0 or -ENOMEM. */
 static int copy_keys(const struct store_list *list, const char *prefix, char ***keys,
                      size_t *count) {
     size_t prefix_len = strlen(prefix), kept = 0, bytes = 0;

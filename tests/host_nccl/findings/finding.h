@@ -26,7 +26,8 @@ static crunrt *rt;
 static crunrt_group *world;
 static int rank, size;
 
-/* Lets the ranks that wait in stand_by() go on. */
+/* Reports in the store that this rank is done. A rank that waits in stand_by() goes on when enough
+ * other ranks have reported this. */
 static inline void say_done(void) {
     int64_t n = 0;
     if (rt != NULL) (void) crunrt_store_add(crunrt_job_store(rt), "done", 100, &n);

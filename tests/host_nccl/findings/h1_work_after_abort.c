@@ -1,5 +1,5 @@
-/* H1: a work that was unfinished when its group broke must not be reported as successful. After an
- * abort the kernels end and their events are complete, but the results are wrong. */
+/* Finding H1: a work that was unfinished when its group broke must not be reported as successful.
+ * After an abort the kernels end and their events are complete, but the results are wrong. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,6 +1,6 @@
-/* H2: a collective runs after everything that the caller has put on the collective's stream before.
- * Here this stream is the legacy default stream, and what is on it is a kernel, and a copy whose
- * data has not arrived when cudaMemcpy() returns. If the collective is not ordered after them, the
+/* Finding H2: a collective runs after everything that the caller has put on the collective's stream
+ * before. Here this stream is the legacy default stream. On it are a kernel, and a copy whose data
+ * has not arrived when cudaMemcpy() returns. If the collective is not ordered after the two, the
  * host NCCL reports a race and ends the program with status 97. */
 #include "tests/host_nccl/findings/finding.h"
 

@@ -1,6 +1,6 @@
-/* H2: crunrt_group_enqueue() returns at once. What the program has put on its stream before the
- * call runs before the operation, and what it puts there after the call runs after the operation.
- * The library makes no call that blocks the host. */
+/* Finding H2: crunrt_group_enqueue() returns at once. What the program has put on its stream before
+ * the call runs before the operation, and what it puts there after the call runs after the
+ * operation. The library makes no call that blocks the host. */
 #include "tests/host_nccl/findings/finding.h"
 
 uint64_t host_nccl_counter(const char *name); /* a function that only the host NCCL has */

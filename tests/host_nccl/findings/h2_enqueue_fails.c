@@ -1,5 +1,6 @@
-/* H2: an operation fails at its timeout even if only a stream waits for it, and no thread. The
- * failure ends the program's cudaStreamSynchronize(), and the next calls on the group return it. */
+/* Finding H2: an operation fails at its timeout even if only a stream waits for it, and no thread.
+ * The failure ends the program's cudaStreamSynchronize(), and the next calls on the group return
+ * it. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,6 +1,6 @@
-/* H2: an operation on cudaStreamPerThread either works or is refused with an error. The difficulty:
- * this handle means a different stream in each thread, and NCCL launches the kernels of a
- * non-blocking communicator from a thread of its own. */
+/* Finding H2: an operation on cudaStreamPerThread either works or is refused with an error. The
+ * difficulty: this handle means a different stream in each thread, and NCCL launches the kernels of
+ * a non-blocking communicator from a thread of its own. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* H2: an operation on a stream that cannot be used is refused with -EINVAL. A refusal starts
- * nothing: after it the group is usable, and a capture of the stream is still valid. */
+/* Finding H2: an operation on a stream that cannot be used is refused with -EINVAL. A refusal
+ * starts nothing: after it the group is usable, and a capture of the stream is still valid. */
 #include "tests/host_nccl/findings/finding.h"
 
 static cudaStream_t capture_begin(unsigned flags) {
@@ -70,9 +70,9 @@ static void refuse_second_capture(float *x) {
     capture_end(a);
 }
 
-/* Started sends and receives are only collected at first. Checks that collected ones run when the
- * program asks for the communicator. Then collects more of them than a launch has room for at
- * first, and frees their works. */
+/* Sends and receives that are started one by one are first only collected. Checks that the
+ * collected ones run when the program requests the communicator with crunrt_nccl_comm(). After
+ * that, collects so many that the memory of a launch must grow, and frees their works. */
 static void begin_messages(float *x) {
     crunrt_work *works[2] = {NULL, NULL};
     int done = 0, peer = 1 - rank;

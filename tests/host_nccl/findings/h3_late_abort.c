@@ -1,7 +1,7 @@
-/* H3 and H5: while an abort does not return, the process can make no group, and the error text says
- * so. When the abort returns later, the process can make groups again. HOST_NCCL_FAULT makes the
- * abort of rank 0 take 2.5 s; CRUNRT_NCCL_ABORT_TIMEOUT_MS makes rank 0 give up on it after 500 ms.
- */
+/* Findings H3 and H5: while an abort does not return, the process can make no group, and the error
+ * text says so. When the abort returns later, the process can make groups again. HOST_NCCL_FAULT
+ * makes the abort of rank 0 take 2.5 s; CRUNRT_NCCL_ABORT_TIMEOUT_MS makes rank 0 give up on it
+ * after 500 ms. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,6 +1,6 @@
-/* H3: two works, on two groups, wait for a rank that never comes. Both must fail at their timeout,
- * and after that the process can make a new group. For this the communicators of both groups must
- * be aborted together: the abort of one waits for the kernels of the other. */
+/* Finding H3: two works, on two groups, wait for a rank that never comes. Both must fail at their
+ * timeout, and after that the process can make a new group. For this the communicators of both
+ * groups must be aborted together: the abort of one waits for the kernels of the other. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,6 +1,6 @@
-/* H4: all ranks live, but the communicator of rank 0 reports an error, which HOST_NCCL_FAULT
- * orders. The error text on every rank must name rank 0 as the rank that noticed the error. No text
- * may say that there is "no sign of" a rank. */
+/* Finding H4: all ranks live, but the communicator of rank 0 reports an error, which
+ * HOST_NCCL_FAULT orders. The error text on every rank must name rank 0 as the rank that noticed
+ * the error. No text may say that there is "no sign of" a rank. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

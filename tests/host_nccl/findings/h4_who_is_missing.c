@@ -1,6 +1,6 @@
-/* H4: the last rank does not take part in an operation. The error texts must name that rank and no
- * other. HOST_NCCL_FAULT makes rank 0's abort take longer than the other ranks wait for rank 0's
- * report in the store. */
+/* Finding H4: the last rank does not take part in an operation. The error texts must name that rank
+ * and no other. HOST_NCCL_FAULT makes rank 0's abort take longer than the other ranks wait for rank
+ * 0's report in the store. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* H5: after the loss of its CUDA context a process cannot take part in another round, so
+/* Finding H5: after the loss of its CUDA context a process cannot take part in another round, so
  * crunrt_rejoin() must fail with -ENOTRECOVERABLE. The process then ends, crun replaces it, and the
  * job succeeds. This program must be started by crun. */
 #include "tests/host_nccl/findings/finding.h"

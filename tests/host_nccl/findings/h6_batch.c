@@ -1,5 +1,5 @@
-/* H6: a started batch runs without any further call. One work stands for all messages of the batch,
- * and a stream can wait for it. A refused batch leaves the group usable. */
+/* Finding H6: a started batch runs without any further call. One work stands for all messages of
+ * the batch, and a stream can wait for it. A refused batch leaves the group usable. */
 #include "tests/host_nccl/findings/finding.h"
 
 static crunrt_op message(crunrt_op_kind kind, float *at, int peer, cudaStream_t stream) {

@@ -1,4 +1,4 @@
-/* H6: every rank starts a receive from its left neighbour, and after it a send to its right
+/* Finding H6: every rank starts a receive from its left neighbour, and after it a send to its right
  * neighbour. Both must complete, as with gloo and mpi. If the backend put them on NCCL's
  * communicator one by one, they would deadlock: the send's kernel would wait for the receive's. */
 #include "tests/host_nccl/findings/finding.h"

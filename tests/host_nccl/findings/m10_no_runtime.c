@@ -1,7 +1,7 @@
-/* M10: the backend needs the CUDA driver and NCCL, but must not call the CUDA runtime, because the
- * program may have linked the runtime statically or in another version. The host NCCL's driver
- * calls its runtime, so counters cannot show this; the test looks at the symbols that the backend's
- * module refers to. */
+/* Finding M10: the backend needs the CUDA driver and NCCL, but must not call the CUDA runtime,
+ * because the program may have linked the runtime statically or in another version. The host NCCL's
+ * driver calls its runtime, so counters cannot show this; the test looks at the symbols that the
+ * backend's module refers to. */
 #include "tests/host_nccl/findings/finding.h"
 
 #include <dlfcn.h>

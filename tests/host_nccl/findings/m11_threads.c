@@ -1,5 +1,6 @@
-/* M11: two threads may use two groups at the same time, one each. If both groups are on one GPU,
- * crunrt.h demands that all ranks make the calls in the same order; here a lock ensures this. */
+/* Finding M11: two threads may use two groups at the same time, one each. If both groups are on one
+ * GPU, crunrt.h demands that all ranks make the calls in the same order; here a lock ensures this.
+ */
 #include "tests/host_nccl/findings/finding.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* M1: if ranks give different lists of ranks for a group, crunrt_group_new() must fail instead of
- * making a wrong group. */
+/* Finding M1: if ranks give different lists of ranks for a group, crunrt_group_new() must fail
+ * instead of making a wrong group. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

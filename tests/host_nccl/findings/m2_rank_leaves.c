@@ -1,6 +1,6 @@
-/* M2: when a rank destroys its group, "a rank that still waits for this rank gets -ECONNRESET"
- * (crunrt.h, crunrt_group_destroy()). The waiting rank must get this error long before its timeout.
- */
+/* Finding M2: when a rank destroys its group, "a rank that still waits for this rank gets
+ * -ECONNRESET" (crunrt.h, crunrt_group_destroy()). The waiting rank must get this error long before
+ * its timeout. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

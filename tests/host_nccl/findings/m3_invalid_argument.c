@@ -1,5 +1,5 @@
-/* M3: if NCCL returns ncclInvalidArgument, the group must either stay usable or be broken on all
- * ranks. The error must not say that the group is usable while every later call fails.
+/* Finding M3: if NCCL returns ncclInvalidArgument, the group must either stay usable or be broken
+ * on all ranks. The error must not say that the group is usable while every later call fails.
  * HOST_NCCL_FAULT orders this error for rank 0. */
 #include "tests/host_nccl/findings/finding.h"
 

@@ -1,4 +1,4 @@
-/* M4: a timeout ends every call, also a call that blocks inside NCCL, as with blocking
+/* Finding M4: a timeout ends every call, also a call that blocks inside NCCL, as with blocking
  * communicators. Here rank 0's first operation blocks until the other ranks connect, which they do
  * not. */
 #include "tests/host_nccl/findings/finding.h"

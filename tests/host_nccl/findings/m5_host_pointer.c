@@ -1,5 +1,5 @@
-/* M5: an operation on a pointer to host memory is refused before a kernel uses the pointer: the
- * kernel would fail and poison the CUDA context. */
+/* Finding M5: an operation on a pointer to host memory is refused before a kernel uses the pointer:
+ * the kernel would fail and poison the CUDA context. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

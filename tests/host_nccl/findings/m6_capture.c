@@ -1,5 +1,5 @@
-/* M6: an operation on a stream that is being captured either works, or is refused. After a refusal
- * the capture is still valid and the group usable. */
+/* Finding M6: an operation on a stream that is being captured either works, or is refused. After a
+ * refusal the capture is still valid and the group usable. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

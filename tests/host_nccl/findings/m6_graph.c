@@ -1,6 +1,6 @@
-/* M6: operations on a stream that is captured become part of the graph; so do sends and receives
- * that are started one by one. Each launch of the graph computes the right result. An operation
- * that is not captured runs correctly between two launches. */
+/* Finding M6: operations on a stream that is captured become part of the graph; so do sends and
+ * receives that are started one by one. Each launch of the graph computes the right result. An
+ * operation that is not captured runs correctly between two launches. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,6 +1,6 @@
-/* M6: a launched graph waits for a rank that has failed. That rank reports its failure in the
- * store, and the overseer of this rank then aborts the communicator, which ends the graph, although
- * the program waits for its stream and calls nothing of the library. */
+/* Finding M6: a launched graph waits for a rank that has failed. That rank reports its failure in
+ * the store, and the overseer of this rank then aborts the communicator, which ends the graph,
+ * although the program waits for its stream and calls nothing of the library. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

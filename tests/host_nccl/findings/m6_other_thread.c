@@ -1,10 +1,10 @@
-/* M6: while another thread captures a stream in global mode, operations of the library succeed and
- * do not invalidate the capture. */
+/* Finding M6: while another thread captures a stream in global mode, operations of the library
+ * succeed and do not invalidate the capture. */
 #include "tests/host_nccl/findings/finding.h"
 
 #include <pthread.h>
 
-/* 1 once the other thread captures; 2 once it must end the capture */
+/* 1 while the other thread captures; 2 when the main thread has ordered it to end the capture */
 static _Atomic int state;
 static cudaError_t outcome;
 

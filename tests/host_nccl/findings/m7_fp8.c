@@ -1,4 +1,4 @@
-/* M7: the 8-bit floating types of NCCL 2.24 work. This program also checks a finding of low
+/* Finding M7: the 8-bit floating types of NCCL 2.24 work. This program also checks a finding of low
  * severity: repeated all-reduces of the same data give the same bits with the host NCCL. (With
  * NVSwitch they may differ, as crunrt.h says.) */
 #include "tests/host_nccl/findings/finding.h"

@@ -1,5 +1,5 @@
-/* M8: a program may destroy a group while a work on the group is unfinished, for example when it
- * returns early after an error. The work must fail, and the program can free the work. */
+/* Finding M8: a program may destroy a group while a work on the group is unfinished, for example
+ * when it returns early after an error. The work must fail, and the program can free the work. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* M9: one timeout limits the whole operation, that is, to connect the ranks and to run the kernel.
- * HOST_NCCL_FAULT makes connecting take 800 ms and makes the kernel hang. */
+/* Finding M9: one timeout limits the whole operation, that is, to connect the ranks and to run the
+ * kernel. HOST_NCCL_FAULT makes connecting take 800 ms and makes the kernel hang. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

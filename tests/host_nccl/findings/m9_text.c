@@ -1,5 +1,5 @@
-/* M9: when a work times out, the error text contains the work's whole timeout. It must not contain
- * only the time that was left when the program began to wait for the work. */
+/* Finding M9: when a work times out, the error text contains the work's whole timeout. It must not
+ * contain only the time that was left when the program began to wait for the work. */
 #include "tests/host_nccl/findings/finding.h"
 
 int main(void) {

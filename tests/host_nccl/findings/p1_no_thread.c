@@ -1,4 +1,4 @@
-/* P1: for an operation on the nccl backend, NCCL makes no thread. */
+/* Finding P1: for an operation on the nccl backend, NCCL makes no thread. */
 #include "tests/host_nccl/findings/finding.h"
 
 uint64_t host_nccl_counter(const char *name); /* a function that only the host NCCL has */

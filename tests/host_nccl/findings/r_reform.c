@@ -1,11 +1,13 @@
-/* Recovery: after a failure the ranks make the communicator of the next round out of that of the
- * last round, by ncclCommShrink() or ncclCommSplit() and ncclCommGrow(), or from nothing where that
- * is not possible. This program must be started by crun.
+/* Checks that a communicator is re-formed: after a failure the ranks make the communicator of the
+ * next round out of that of the last round, by ncclCommShrink() or ncclCommSplit(), and by
+ * ncclCommGrow(). If this is not possible, they make it from nothing. This program must be started
+ * by crun.
  *
- * REFORM_LOSES is the rank that ends in the first round; "none": rank 0 makes no call, so that the
- * others time out; "node": the test kills the other node. REFORM_COUNTS lists how often a process
- * that has lived since the first round must have called ncclCommInitRankConfig, ncclCommShrink,
- * ncclCommSplit and ncclCommGrow; -1 means any number. */
+ * REFORM_LOSES is the number of the rank that ends in the first round; or "none": rank 0 makes no
+ * call, so that the other ranks time out; or "node": the test kills the other node. REFORM_COUNTS
+ * lists four numbers, separated by blanks: how often a process that has lived since the first round
+ * must have called ncclCommInitRankConfig, ncclCommShrink, ncclCommSplit and ncclCommGrow; -1 means
+ * any number. */
 #include "tests/host_nccl/findings/finding.h"
 
 #include <unistd.h>
@@ -43,7 +45,8 @@ static void fail(void) {
     float *x = floats(16, 1);
     crunrt_op op = sum_of(x);
     if (strcmp(loses, "none") == 0) {
-        /* rank 0 gets the failure of the others from its agent or from the store */
+        /* the operation of the other ranks fails, because rank 0 takes no part in it; rank 0 waits
+         * until its agent ends the round for this failure */
         int rc = rank == 0 ? crunrt_wait_for_round_end(rt, 10000) : crunrt_group_run(world, &op);
         KEPT(rank == 0 ? rc == 1 : rc < 0, "%d", rc);
         return;
@@ -54,7 +57,7 @@ static void fail(void) {
         }
         return;
     }
-    /* the lost rank ends when the others have left the first group's barrier */
+    /* the rank that is to be lost ends only when all other ranks have called say_done() */
     if (rank == atoi(loses)) {
         stand_by(size - 1);
         _exit(3);

@@ -109,6 +109,12 @@ static int spawned_failure(int r, void *arg) {
     for (;;) (void) pause();
 }
 
+static int spawned_error(int r, void *arg) {
+    (void) r;
+    (void) arg;
+    return crunrt_spawn(NULL, 1, NULL) < 0 ? 3 : 0;
+}
+
 static int spawned_crash(int r, void *arg) {
     (void) arg;
     if (r == 0) (void) raise(SIGKILL);
@@ -133,6 +139,9 @@ void mode_spawn(void) {
     REQUIRE(crunrt_spawn(spawned_sum, 1, &base) == 0, "again");
     REQUIRE(crunrt_spawn(spawned_failure, 3, NULL) == -ECHILD, "failure");
     REQUIRE(strcmp(crunrt_last_error(), "worker 1 returned 7") == 0, "text");
+    REQUIRE(crunrt_spawn(spawned_error, 1, NULL) == -ECHILD, "failure with a text");
+    const char *quoted = "worker 0 returned 3; its last error: start workers";
+    REQUIRE(strncmp(crunrt_last_error(), quoted, strlen(quoted)) == 0, "the text is quoted");
     REQUIRE(crunrt_spawn(spawned_crash, 1, NULL) == -ECHILD, "crash");
     REQUIRE(strstr(crunrt_last_error(), "signal 9 (SIGKILL)") != NULL, "text");
     REQUIRE(crunrt_spawn(NULL, 2, NULL) == -EINVAL && crunrt_spawn(spawned_sum, 0, NULL) == -EINVAL,

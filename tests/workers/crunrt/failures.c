@@ -122,13 +122,15 @@ void mode_late(void) {
     exit(3);
 }
 
-/* One rank does not call crunrt_group_new(). All other ranks call it at the same time, so that the
- * error text names only the one rank as absent. */
+/* One rank does not call crunrt_group_new(). With an argument N, only the first N ranks call it. A
+ * barrier makes these ranks call it at the same time, so that the error text names only the absent
+ * ranks. */
 void mode_absent(void) {
     crunrt_group_options o = CRUNRT_GROUP_OPTIONS_INIT;
     o.timeout_ms = 2000;
     open_runtime();
-    REQUIRE(crunrt_store_barrier(crunrt_job_store(rt), "here", size - 1, 60000) == 0, "barrier");
+    int here = argument[0][0] != '\0' ? atoi(argument[0]) : size - 1;
+    REQUIRE(crunrt_store_barrier(crunrt_job_store(rt), "here", here, 60000) == 0, "barrier");
     int64_t since = now_ms();
     int rc = crunrt_group_new(rt, &o, &world);
     REQUIRE(rc < 0, "the group was made without all ranks");

@@ -33,7 +33,10 @@ void open_world(int64_t timeout_ms) {
     REQUIRE(crunrt_group_new(rt, &o, &world) == 0, "world");
 }
 
-int on_nccl(void) { return strcmp(crunrt_group_backend(world), "nccl") == 0; }
+int on_nccl(void) {
+    const char *backend = crunrt_group_backend(world);
+    return strcmp(backend, "nccl") == 0 || strcmp(backend, "rccl") == 0;
+}
 
 void close_world(void) {
     REQUIRE(crunrt_group_barrier(world) == 0, "last barrier");

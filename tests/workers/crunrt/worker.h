@@ -75,7 +75,8 @@ void open_runtime(void);
 /* Calls open_runtime(), and makes `world`, a group of all ranks. */
 void open_world(int64_t timeout_ms);
 
-/* Returns whether `world` uses nccl, which has no bitwise reductions and averages integers. */
+/* Returns whether `world` uses the backend nccl. Unlike gloo, it has no bitwise reductions, and it
+ * can average integers. */
 int on_nccl(void);
 void close_world(void);
 

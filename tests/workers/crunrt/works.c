@@ -114,7 +114,7 @@ void mode_lose_works(void) {
     int64_t ready = 0, from[8] = {0}, to[8] = {0};
     float warm = 0;
     /* These two operations succeed before a rank dies. NCCL connects the ranks during their first
-     * operations, and during this it waits on the host until all ranks take part. */
+     * operations. While it does so, it waits on the host until all ranks take part. */
     REQUIRE(size <= 8 && crunrt_group_all_to_all(world, from, to, 1, CRUNRT_INT64) == 0 &&
                 crunrt_group_all_reduce(world, &warm, &warm, 1, CRUNRT_FLOAT32, CRUNRT_SUM) == 0,
             "connect");

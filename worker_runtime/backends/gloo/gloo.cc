@@ -1,7 +1,8 @@
 // The gloo backend: collectives on host memory over TCP. This file contains the backend's table of
 // functions.
 //
-//   gloo_connect   gives Gloo the group's keys and the device
+//   gloo_connect   gives Gloo the group's keys
+//   gloo_device    makes Gloo's device, and keeps its loop from delaying connects and closes
 //   gloo_ops       operations, as calls of Gloo
 //   gloo_watch     ends waits for peers that are gone
 //   gloo_guard     turns exceptions into errors
@@ -9,6 +10,7 @@
 // Only this backend is written in C++, because Gloo is a C++ library.
 #include "worker_runtime/backends/backend.h"
 #include "worker_runtime/backends/gloo/gloo_connect.h"
+#include "worker_runtime/backends/gloo/gloo_device.h"
 #include "worker_runtime/backends/gloo/gloo_guard.h"
 #include "worker_runtime/backends/gloo/gloo_ops.h"
 #include "worker_runtime/backends/gloo/gloo_watch.h"
@@ -38,8 +40,9 @@ int gloo_open(const backend_group *group, void **out, cr_error *err) {
         // given. Each operation has its own timeout.
         state->context->setTimeout(to_milliseconds(group->timeout_ms / 5));
         GroupStore store(*group);
-        auto device = shared_device(group->bind_address);
-        state->context->connect(store, device, group->agent_fd, group->is_over,
+        state->device = shared_device(group->bind_address);
+        Hurry hurry(state->device);
+        state->context->connect(store, state->device->device, group->agent_fd, group->is_over,
                                 group->store.arg);
         *out = state.release();
         return 0;
@@ -48,14 +51,18 @@ int gloo_open(const backend_group *group, void **out, cr_error *err) {
 
 void gloo_abort(void *arg) {
     (void) guard(nullptr, [&] {
-        static_cast<State *>(arg)->context->abort();
+        State *state = static_cast<State *>(arg);
+        Hurry hurry(state->device);
+        state->context->abort();
         return 0;
     });
 }
 
 void gloo_close(void *arg) {
     (void) guard(nullptr, [&] {
-        delete static_cast<State *>(arg);
+        State *state = static_cast<State *>(arg);
+        Hurry hurry(state->device);
+        delete state;
         return 0;
     });
 }
@@ -68,7 +75,7 @@ int gloo_run(void *state, const backend_call *call, cr_error *err) {
     int rc = check_supported(call->op, err);
     if (rc < 0) return rc;
     Call c = describe(state, call, call->op);
-    // no guard() is needed, because a group of one rank does not call Gloo
+    // run_to_end() does not call Gloo in a group of one rank, so it throws no exception of Gloo
     if (c.state->size == 1) {
         run_to_end(c);
         return 0;
@@ -92,9 +99,10 @@ int gloo_batch(void *state, const backend_call *calls, size_t count, cr_error *e
 
 // ---- works: one thread per work ----
 //
-// Gloo's calls block, and the only way to end a call early is to close the connections. So a work,
-// which can be tested without waiting, needs a thread that waits. Collectives of several works can
-// run at the same time, because they have different tags.
+// Gloo's calls block, and the only way to end a call early is to close the connections. But the
+// program may test a work without waiting. So each work has a thread of its own that makes the
+// blocking call. Collectives of several works can run at the same time, because they have different
+// tags.
 
 struct Work {
     crunrt_op op;

@@ -1,16 +1,11 @@
-// Gives Gloo access to the group's keys in the store, and makes the device.
+// Implements Gloo's interface of a store with the group's keys in the store.
 #include "worker_runtime/backends/gloo/gloo_connect.h"
 
 #include "worker_runtime/backends/gloo/gloo_guard.h"
-#include "worker_runtime/backends/gloo/hold_signals.h"
-
-#include <gloo/transport/tcp/device.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <mutex>
 
 namespace crunrt_gloo {
 
@@ -73,40 +68,6 @@ void GroupStore::wait_ms(const std::vector<std::string> &keys, int64_t timeout_m
     for (const std::string &key : keys) names.push_back(key.c_str());
     if (store_.wait(store_.arg, names.data(), names.size(), timeout_ms, &err) < 0)
         throw StoreError(err);
-}
-
-// ---- the device ----
-
-using Device = gloo::transport::Device;
-
-static std::shared_ptr<Device> create_device(const gloo::transport::tcp::attr &attr) {
-    try {
-        return gloo::transport::tcp::CreateDevice(attr);
-    } catch (const std::exception &e) {
-        if (attr.iface.empty()) throw;
-        throw std::runtime_error("GLOO_SOCKET_IFNAME='" + attr.iface + "': " +
-                                 without_place(e.what()) + "; 'ip address' lists what there is");
-    }
-}
-
-std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address) {
-    static std::mutex mutex;
-    static std::map<std::string, std::weak_ptr<gloo::transport::Device>> devices;
-    gloo::transport::tcp::attr attr;
-    const char *iface = std::getenv("GLOO_SOCKET_IFNAME");
-    if (iface != nullptr && iface[0] != '\0')
-        attr.iface = std::string(iface, std::strcspn(iface, ","));
-    else
-        attr.hostname = bind_address;
-    std::lock_guard<std::mutex> lock(mutex);
-    auto &entry = devices[attr.iface + "/" + attr.hostname];
-    auto device = entry.lock();
-    if (device == nullptr) {
-        HoldSignals hold;
-        device = create_device(attr);
-        entry = device;
-    }
-    return device;
 }
 
 } // namespace crunrt_gloo

@@ -1,11 +1,10 @@
-// What Gloo needs to connect a group: access to the group's keys in the store, and a device.
+// Access to a group's keys in the store, which Gloo needs to connect the group.
 #ifndef BACKENDS_GLOO_CONNECT_H
 #define BACKENDS_GLOO_CONNECT_H
 
 #include "worker_runtime/backends/backend.h"
 
 #include <gloo/rendezvous/store.h>
-#include <gloo/transport/device.h>
 
 #include <chrono>
 #include <memory>
@@ -34,10 +33,6 @@ class GroupStore : public gloo::rendezvous::Store {
     int64_t timeout_ms_;
     bool foreign_;
 };
-
-// Returns the device for this address. A Gloo device is a thread and a listening socket. All groups
-// of this process that use the same address or interface share one device.
-std::shared_ptr<gloo::transport::Device> shared_device(const char *bind_address);
 
 } // namespace crunrt_gloo
 

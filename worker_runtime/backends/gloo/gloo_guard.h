@@ -25,10 +25,10 @@ const char *without_place(const char *text);
 // the timeout to a clock, which a huge value would overflow.
 std::chrono::milliseconds to_milliseconds(int64_t ms);
 
-// Blocks SIGPIPE in this thread during its lifetime. Gloo writes to sockets without MSG_NOSIGNAL,
-// and a dead peer must not end a program that does not handle SIGPIPE. The signal is only generated
-// if a call of Gloo fails. After such a failure eat() removes the pending signal, so that it is not
-// delivered when it is unblocked.
+// While an object of this class exists, SIGPIPE is blocked in this thread. Gloo writes to sockets
+// without MSG_NOSIGNAL, and a dead peer must not end a program that does not handle SIGPIPE. The
+// kernel generates the signal only if a call of Gloo fails. After such a failure eat() removes the
+// pending signal, so that it is not delivered when the signal is unblocked.
 class HoldSigpipe {
   public:
     HoldSigpipe() {
@@ -48,11 +48,12 @@ class HoldSigpipe {
     sigset_t pipe_, before_;
 };
 
-// Writes the exception that is being handled to *err, and returns its negative errno.
+// Call this in a catch block. Writes the exception that is being handled to *err, and returns the
+// negative errno that fits the exception.
 int translate(cr_error *err);
 
-// Runs body(), which returns 0 or a negative errno. If it throws, returns the exception as an
-// error.
+// Runs body() and returns what it returns, 0 or a negative errno. If body() throws an exception,
+// sets *err to the exception's text and returns a negative errno that fits it.
 template <typename Body> int guard(cr_error *err, Body body) {
     HoldSigpipe hold;
     try {

@@ -49,7 +49,8 @@ template <typename Options> void set_common(Options &options, const Call &c) {
     options.setTimeout(c.timeout);
 }
 
-// Gloo uses the C++ type only for its size, so unsigned integers stand for all types.
+// Sets the input buffer. Gloo uses the C++ type of the pointer only for the size of an element, so
+// the pointer is cast to an unsigned integer of that size, whatever the data type is.
 template <typename Options> void set_input(Options &o, const Call &c, void *data, size_t count) {
     switch (c.element) {
     case 1: o.setInput(static_cast<uint8_t *>(data), count); break;
@@ -170,8 +171,9 @@ void all_to_all(const Call &c) {
     gloo::alltoall(o);
 }
 
-// Sends to and receives from all ranks at the same time. Each message's slot contains its length,
-// so that a send and a receive of different lengths do not match. This rank's own part is copied.
+// Sends to and receives from all ranks at the same time. The slot of each message contains the
+// message's length, so that a send and a receive of different lengths do not match. This rank's own
+// part is copied.
 void all_to_all_counts(const Call &c) {
     const int n = c.state->size, rank = c.state->rank;
     const size_t ranks = static_cast<size_t>(n);
@@ -203,7 +205,8 @@ void all_to_all_counts(const Call &c) {
     }
 }
 
-// Used in a group with ranks of torch, because torch uses Gloo's own all-to-all with counts.
+// Calls Gloo's own all-to-all with counts. It is used if the group has ranks of torch, which call
+// this function of Gloo, too.
 void foreign_all_to_all_counts(const Call &c) {
     gloo::AlltoallvOptions o(c.context());
     set_common(o, c);

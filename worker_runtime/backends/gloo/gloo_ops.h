@@ -13,6 +13,7 @@
 #define BACKENDS_GLOO_OPS_H
 
 #include "worker_runtime/backends/backend.h"
+#include "worker_runtime/backends/gloo/gloo_device.h"
 #include "worker_runtime/backends/gloo/gloo_watch.h"
 #include "worker_runtime/backends/reduce/reduce.h"
 
@@ -24,6 +25,8 @@
 namespace crunrt_gloo {
 
 struct State {
+    // declared before `context`, so that the device is freed after the context
+    std::shared_ptr<SharedDevice> device;
     std::shared_ptr<WatchedContext> context;
     int rank, size;
     bool is_foreign;
@@ -49,16 +52,17 @@ struct Call {
     reduce_fn reduction() const { return reduce_function(op->dtype, op->reduce); }
 };
 
-// A posted send or receive. To post a message does not wait for its end, so that many messages can
-// be under way.
+// A posted send or receive. post() does not wait until the message is sent or received, so many
+// messages can be under way at the same time.
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
-// Returns 0; or -ENOTSUP, and sets err.
+// Checks that this backend has the operation. Returns 0; or -ENOTSUP, and sets err.
 int check_supported(const crunrt_op *op, cr_error *err);
 
 Call describe(void *state, const backend_call *call, const crunrt_op *op);
 
-// Runs an operation to its end. This function and the two below throw the exceptions of Gloo.
+// Runs an operation and returns when it is done. run_to_end(), post() and wait_for_message() may
+// throw exceptions of Gloo.
 void run_to_end(const Call &c);
 
 // post() posts a send or receive; wait_for_message() waits until it is done.

@@ -23,7 +23,9 @@
 // Descriptors: the thread watches duplicates of Gloo's descriptors, because epoll drops the events
 // of a descriptor that is closed. But while a duplicate is open, the peer does not see that Gloo
 // has closed its end. So a duplicate is closed as soon as it has reported an event, and all
-// duplicates are closed when a wait fails or the group is aborted.
+// duplicates are closed when a wait fails or the group is aborted. A duplicate is taken out of
+// epoll before it is closed: epoll drops a socket only when all descriptors of it are closed, so
+// until Gloo's thread has closed its own, epoll_wait() would return the same event again and again.
 //
 // Locks: Watch::mutex protects the set of buffers, their messages and `gone`. It is never held
 // while Gloo waits for a message.
@@ -67,9 +69,9 @@ using gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
 using Transport = gloo::transport::Context;
 
-// pause between two calls of look(); it doubles each time
+// the first and the longest pause in ms between two calls of look(); the pause doubles each time
 constexpr int first_pause_ms = 1, last_pause_ms = 1000;
-// calls of look() after an event, about six seconds in total
+// number of calls of look() after an event; with their pauses they take about six seconds
 constexpr int looks_max = 16;
 // a slot that no message and no collective uses
 constexpr uint64_t probe_slot = ~UINT64_C(0);
@@ -143,6 +145,7 @@ class Watch {
     int watch(int socket, uint32_t events);
     void end_if_over();
     void run();
+    void forget(int fd);
     void close_duplicate(int fd);
     void look();
     bool is_broken(int peer);
@@ -151,7 +154,7 @@ class Watch {
     bool (*const is_over_)(void *arg);
     void *const arg_;
     Descriptor epoll_, end_;
-    int agent_ = -1; // the duplicate of the agent's connection; -1 if it is not watched
+    int agent_ = -1; // the duplicate of agent_fd; -1 if agent_fd is not watched
     std::set<int> duplicates_; // protected by the mutex
     std::vector<std::unique_ptr<UnboundBuffer>> probes_; // [peer]; used only by the thread
     char nothing_ = 0;
@@ -204,7 +207,7 @@ class Buffer : public UnboundBuffer {
         return wait(receives, rank, timeout, &UnboundBuffer::waitRecv);
     }
 
-    // Do nothing, because WatchedContext::abort() ends all waits.
+    // These two functions do nothing, because WatchedContext::abort() ends all waits.
     void abortWaitSend() override {}
     void abortWaitRecv() override {}
 
@@ -244,8 +247,8 @@ class Buffer : public UnboundBuffer {
         w.messages.pop_front();
     }
 
-    // Waits for the first message of `w`. If Gloo's wait returns because look() has ended the wait,
-    // the loop checks whether the message's peer is gone.
+    // Waits for the first message of `w`. Gloo's wait returns false if look() has ended it. In that
+    // case the next turn of the loop checks whether the message's peer is gone.
     bool wait(Waiting &w, int *rank, milliseconds timeout, Wait inner) {
         GLOO_ENFORCE(!w.messages.empty(), "wait for a message that was not begun");
         UnboundBuffer *message = w.messages.front().inner.get();
@@ -261,8 +264,8 @@ class Buffer : public UnboundBuffer {
         return true;
     }
 
-    // Called if the message's peer is gone. Succeeds if the message was complete before the peer
-    // was lost; otherwise throws IoException.
+    // Call this if the peer of the first message of `w` is gone. Returns true if the message was
+    // complete before the peer was lost; otherwise throws IoException.
     bool finish_wait(const Waiting &w, int *rank, Wait inner) {
         const Message &message = w.messages.front();
         bool over;
@@ -321,11 +324,13 @@ Watch::Watch(std::shared_ptr<Transport> transport, const std::map<ino_t, int> &b
     event.data.fd = end_.get();
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, end_.get(), &event) < 0) throw_errno("epoll_ctl");
     for (const auto &socket : connected_sockets()) {
-        // A socket that is not in `before` belongs to this group, or another thread has opened it
-        // since `before` was made. To watch a socket of another thread does no harm.
+        // `before` has the sockets that were connected before the group was. Any other socket
+        // belongs to this group, or another thread has opened it since `before` was made. To watch
+        // a socket of another thread does no harm.
         if (before.count(socket.first) == 0) watch(socket.second, EPOLLRDHUP);
     }
-    // EPOLLET: another thread reads what the agent sends, so that the data may stay for long
+    // EPOLLET, because another thread reads what the agent sends: the descriptor may stay readable
+    // for long, and without EPOLLET epoll_wait() would return the event again and again
     if (agent_fd >= 0) agent_ = watch(agent_fd, EPOLLIN | EPOLLRDHUP | EPOLLET);
     HoldSignals hold;
     thread_ = std::thread([this] { run(); });
@@ -339,14 +344,14 @@ Watch::~Watch() {
     close_duplicates();
 }
 
-// Watches a duplicate of the socket, and returns it. Returns -1 and does nothing if the duplicate's
-// number is in the last quarter of the process's descriptor limit, because these descriptors are
-// left to the program.
+// Watches a duplicate of the socket, and returns the duplicate. Returns -1 if the socket cannot be
+// watched, or if the duplicate's number is in the last quarter of the process's descriptor limit,
+// because these numbers are left to the program.
 int Watch::watch(int socket, uint32_t events) {
     rlimit limit = {};
     int fd = fcntl(socket, F_DUPFD_CLOEXEC, 0);
     epoll_event event = {};
-    event.events = events; // EPOLLERR and EPOLLHUP need not be requested
+    event.events = events; // epoll always reports EPOLLERR and EPOLLHUP, without a request
     event.data.fd = fd;
     if (fd < 0) return -1;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || static_cast<rlim_t>(fd) > limit.rlim_cur / 4 * 3 ||
@@ -358,19 +363,25 @@ int Watch::watch(int socket, uint32_t events) {
     return fd;
 }
 
+void Watch::forget(int fd) {
+    (void) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    close(fd);
+}
+
 void Watch::close_duplicates() {
     std::lock_guard<std::mutex> lock(mutex);
-    for (int fd : duplicates_) close(fd);
+    for (int fd : duplicates_) forget(fd);
     duplicates_.clear();
 }
 
 void Watch::close_duplicate(int fd) {
     std::lock_guard<std::mutex> lock(mutex);
-    if (duplicates_.erase(fd) > 0) close(fd);
+    if (duplicates_.erase(fd) > 0) forget(fd);
 }
 
-// Ends all waits if the agent has ended the round. It sees the death of a worker at once, while the
-// news of a broken connection goes from rank to rank.
+// Ends all waits if the agent has ended the round. This is faster than to wait for a broken
+// connection: the agent notices the death of a worker at once, but a rank that waits for another
+// peer than the dead worker notices nothing until that peer has failed, too.
 void Watch::end_if_over() {
     if (!is_over_(arg_)) return;
     std::lock_guard<std::mutex> lock(mutex);

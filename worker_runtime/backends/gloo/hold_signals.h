@@ -1,5 +1,6 @@
-// While an object of this class exists, all signals of this thread are blocked. A thread that is
-// started in this time inherits that, so it never receives signals that are meant for the program.
+// While an object of this class exists, all signals are blocked in this thread. If this thread
+// starts a new thread during this time, the new thread inherits the blocked signals, so signals
+// that are meant for the program are never delivered to it.
 #ifndef WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
 #define WORKER_RUNTIME_BACKENDS_HOLD_SIGNALS_H
 

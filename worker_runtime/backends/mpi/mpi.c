@@ -72,8 +72,8 @@ static int mpi_probe(const struct backend_group *group, struct cr_error *err) {
 }
 
 /* Calls MPI_Finalize() when the process exits. A process that ends with an error, or with
- * unfinished operations, does not call it, because MPI_Finalize() would wait for all other
- * processes; the MPI launcher ends these. */
+ * unfinished operations, does not call MPI_Finalize(), because that would wait for all other
+ * processes. In this case the MPI launcher ends the other processes. */
 static void finalise_at_exit(int status, void *arg) {
     (void) arg;
     if (status == 0 && !mpi_has_unfinished() && !is_finalised()) (void) MPI_Finalize();

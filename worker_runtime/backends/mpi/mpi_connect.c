@@ -95,8 +95,8 @@ static int exchange_identities(const struct backend_group *g, const struct ident
     return rc < 0 ? rc : check_identities(all, g->size, self, err);
 }
 
-/* Receives the greeting of the previous rank of the group, which is `last`. Ignores greetings that
- * are left from an earlier attempt to make a group. */
+/* Receives the greeting of the previous rank of the group, whose identity is `last`. Ignores
+ * greetings that were sent in an earlier attempt to make a group. */
 static int receive_greeting(const struct backend_group *g, const struct identity *last,
                      int64_t deadline_ms, struct cr_error *err) {
     struct identity greeting;
@@ -142,7 +142,7 @@ static int greet_neighbours(const struct backend_group *g, const struct identity
         free(word);
         return 0;
     }
-    mpi_note_unfinished(); /* MPI may still read `word`, so it is not freed */
+    mpi_note_unfinished(); /* `word` is not freed, because MPI may still read it */
     if (rc != -EINPROGRESS) return rc;
     return cr_fail(err, -ETIMEDOUT,
                    "greet by MPI: no greeting from rank %d (process %d of MPI) within %lld ms; do "
@@ -193,8 +193,9 @@ static int connect_comm(struct mpi_state *s, const struct backend_group *g, stru
     return rc;
 }
 
-/* Connects the group. MPI_COMM_WORLD belongs to the program, so its error handler is restored
- * before this function returns. */
+/* Connects the group. During this function MPI_COMM_WORLD has an error handler that makes MPI
+ * return errors instead of ending the process. MPI_COMM_WORLD belongs to the program, so the
+ * program's error handler is restored before this function returns. */
 int mpi_connect(struct mpi_state *s, const struct backend_group *g, struct cr_error *err) {
     MPI_Errhandler before = MPI_ERRHANDLER_NULL;
     mpi_enter();

@@ -1,7 +1,8 @@
 /* Declarations that the files of the mpi backend share.
  *
  * Between mpi_enter() and mpi_leave() a thread holds the backend's lock. All calls of MPI are made
- * there, so that only one thread calls MPI at a time and MPI_THREAD_SERIALIZED is enough. */
+ * between these two, so that only one thread calls MPI at a time and MPI_THREAD_SERIALIZED is
+ * enough. */
 #ifndef BACKENDS_MPI_INTERNAL_H
 #define BACKENDS_MPI_INTERNAL_H
 
@@ -30,8 +31,9 @@ struct mpi_state {
 void mpi_enter(void);
 void mpi_leave(void);
 
-/* Records that some operation of this process did not end. After that the backend does not call
- * MPI_Finalize() at the end of the process, because MPI_Finalize() could wait forever. */
+/* Call this when an operation of this process has been given up unfinished. After this call the
+ * backend does not call MPI_Finalize() at the end of the process, because MPI_Finalize() could wait
+ * for the operation forever. */
 void mpi_note_unfinished(void);
 bool mpi_has_unfinished(void);
 

@@ -81,8 +81,8 @@ static int fill_counts(struct mpi_work *w, struct cr_error *err) {
     return rc;
 }
 
-/* Returns what to give MPI as the send buffer: MPI_IN_PLACE if `send` and `recv` are the same
- * buffer, as MPI requires, else `send`. */
+/* Returns what to pass to MPI as the send buffer: MPI_IN_PLACE if `send` and `recv` are the same
+ * buffer, because MPI requires this, else `send`. */
 static const void *unless_same(const void *send, const void *recv) {
     return send == recv ? MPI_IN_PLACE : send;
 }
@@ -207,7 +207,8 @@ int mpi_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     }
     int64_t until = timeout_ms > 0 ? cr_deadline_ms(timeout_ms) : 0;
     if (until > w->deadline_ms) until = w->deadline_ms;
-    /* after an abort the request is tested only once, because the operation may be done */
+    /* after an abort this function does not wait: it tests the request once, because the operation
+     * may have ended before the abort */
     if (w->s->is_aborted) until = 0;
     MPI_Status status;
     int rc = test_until(&w->s->store, &w->request, &status, until, err);
@@ -252,7 +253,8 @@ int mpi_batch(void *arg, const struct backend_call *calls, size_t count,
     size_t started = 0;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++) rc = check_supported(arg, calls[i].op, err);
-    /* all calls are checked before the first one starts, so a refused batch has started none */
+    /* All calls are checked before the first one is started, so no operation has started if the
+     * batch is refused. */
     if (rc < 0) return rc;
     for (; rc == 0 && started < count; started += rc == 0) {
         rc = mpi_start(arg, &calls[started], &works[started], err);

@@ -49,7 +49,7 @@ MPI_Op operation_of(crunrt_dtype dtype, crunrt_reduce_op reduce) {
     case CRUNRT_BAND: return MPI_BAND;
     case CRUNRT_BOR: return MPI_BOR;
     case CRUNRT_BXOR: return MPI_BXOR;
-    case CRUNRT_PREMUL_SUM: break; /* refused before, because reduce_function() has none */
+    case CRUNRT_PREMUL_SUM: break; /* MPI has no such operator; check_supported() refuses it */
     }
     return MPI_OP_NULL;
 }

@@ -17,7 +17,9 @@
 #define STORE_LOOK_EVERY_MS INT64_C(100)
 
 static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool has_unfinished; /* accessed only atomically, because several threads may use groups */
+/* true if an operation of this process has been given up unfinished; accessed only atomically,
+ * because several threads may use groups */
+static bool has_unfinished;
 
 void mpi_enter(void) { (void) pthread_mutex_lock(&mpi_lock); }
 void mpi_leave(void) { (void) pthread_mutex_unlock(&mpi_lock); }
@@ -51,9 +53,9 @@ int fail_mpi(int code, struct cr_error *err, const char *what) {
 
 /* ---- waiting ---- */
 
-/* Pauses between two tests of a request. A sleep delays the transfer, because MPI moves data only
- * inside its calls. So the pause just yields the processor; only after the first 20 ms, every 64th
- * pause sleeps for 0.2 ms. */
+/* Pauses between two tests of a request. MPI moves data only inside its calls, so a sleep would
+ * delay the transfer. Therefore the pause only yields the processor. After the first 20 ms of a
+ * wait, every 64th pause sleeps for 0.2 ms instead. */
 static void pause_between_tests(int64_t started_ns, unsigned turn) {
     if (turn % 64 == 0 && cr_monotonic_ns() - started_ns > 20 * CR_NS_PER_MS) {
         struct timespec ts = {0, 200000};

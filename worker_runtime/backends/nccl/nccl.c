@@ -1,21 +1,24 @@
-/* The nccl backend: collectives on GPU memory. This file contains its table of functions.
+/* The nccl backend, and for AMD's GPUs the rccl backend: collectives on GPU memory. This file
+ * contains the table of functions.
  *
  *   nccl_open.c    makes a communicator: probe, exchange of ids, initialisation
  *   nccl_split.c   makes a communicator by splitting another
  *   nccl_memory.c  memory that NCCL reaches without copies
  *   nccl_reform.c  makes a communicator out of that of the last round, after a failure
- *   reform_plan.c  how it does that: a decision without I/O
+ *   reform_plan.c  decides how nccl_reform.c makes that communicator; does no I/O
  *   nccl_launch.c  operations on streams, and works
  *   nccl_ops.c     operations as calls of NCCL
  *   nccl_overseer.c  a thread that keeps the deadlines of calls and operations
  *   nccl_state.c   what a communicator has on its device
  *   nccl_end.c     the end of communicators: finalize, destroy, abort
  *   nccl_wait.c    waits, and errors as texts
- *   nccl_api.c     loads NCCL and the CUDA driver */
+ *   nccl_api.c     loads NCCL and the CUDA driver
+ *   driver_cuda.h, driver_hip.h   what differs between NVIDIA's and AMD's GPUs */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
-/* Returns the communicator. The caller may use it for operations of its own, which must run after
- * the group's pending sends and receives, so these are put on the stream first. */
+/* Returns the communicator. The program may use it for operations of its own. These must run after
+ * the group's pending sends and receives, so this function first puts the pending ones on the
+ * stream. */
 static void *nccl_native(void *arg) {
     struct nccl_state *s = arg;
     struct cr_error ignored;
@@ -29,7 +32,7 @@ static void *nccl_native(void *arg) {
 __attribute__((visibility("default"))) const struct crunrt_backend crunrt_backend;
 const struct crunrt_backend crunrt_backend = {
     .abi = CRUNRT_BACKEND_ABI,
-    .name = "nccl",
+    .name = BACKEND_NAME,
     .probe = nccl_probe,
     .open = nccl_open,
     .run = nccl_run,

@@ -1,6 +1,6 @@
 /* Loads NCCL and the CUDA driver. If an environment variable gives a library's path, only this path
- * is tried. Otherwise the dynamic loader searches its own folders; if it finds nothing, the folders
- * beside the headers with which this module was built are tried. */
+ * is tried. Otherwise the dynamic loader searches its own folders. If it does not find NCCL there,
+ * the folders in NCCL_LIBRARY_HINTS, which is set when this module is built, are tried. */
 #include "worker_runtime/backends/nccl/nccl_api.h"
 
 #include "base/cleanup.h"
@@ -13,11 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_OF(x)  #x
-#define TEXT(macro) TEXT_OF(macro)
-
 #ifndef NCCL_LIBRARY_HINTS
-#define NCCL_LIBRARY_HINTS "/usr/local/cuda/lib64"
+#define NCCL_LIBRARY_HINTS DEFAULT_LIBRARY_HINTS
 #endif
 
 static struct nccl_api api;
@@ -66,46 +63,47 @@ static bool find(void *library, const char *name, void *slot) {
     return symbol != NULL;
 }
 
-static int find_all(void *cuda, void *nccl) {
-    const char *missing = NULL, *missing_cuda = NULL;
-#define FIND_CUDA(name, arguments)                                                                 \
-    if (!find(cuda, #name, &api.name)) missing_cuda = #name;
+static int find_all(void *driver, void *nccl) {
+    const char *missing = NULL, *missing_in_driver = NULL;
+#define FIND_DRIVER(name, symbol, arguments)                                                       \
+    if (!find(driver, #symbol, &api.name)) missing_in_driver = #symbol;
 #define FIND_NCCL(name)                                                                            \
     if (!find(nccl, #name, &api.name)) missing = #name;
-    CUDA_FUNCTIONS(FIND_CUDA)
+    DRIVER_FUNCTIONS(FIND_DRIVER)
     NCCL_FUNCTIONS(FIND_NCCL)
 #define FIND_LATER(name, arguments) (void) find(nccl, #name, &api.name);
     NCCL_LATER_FUNCTIONS(FIND_LATER)
-    if (missing_cuda != NULL) {
+    if (missing_in_driver != NULL) {
         return cr_fail(&load_error, -ENODEV,
-                       "load the CUDA driver: the library has no '%s'; install a driver for CUDA "
-                       "11 or later",
-                       missing_cuda);
+                       "load the " DRIVER_NAME ": the library has no '%s'; " DRIVER_REMEDY,
+                       missing_in_driver);
     }
     if (missing == NULL) return 0;
     return cr_fail(&load_error, -ENOENT,
-                   "load NCCL: the library has no '%s'; 2.14 or later is needed", missing);
+                   "load " COLLECTIVES_NAME ": the library has no '%s'; 2.14 or later is needed",
+                   missing);
 }
 
 static int refuse_fake(void *nccl) {
     const char *allowed = getenv("CRUNRT_ALLOW_FAKE_NCCL");
     if (dlsym(nccl, "fake_nccl") == NULL) return 0;
     if (allowed != NULL && strcmp(allowed, "1") == 0) return 0;
-    return cr_fail(&load_error, -ENOENT, "load NCCL: this library is a fake for tests, not NCCL");
+    return cr_fail(&load_error, -ENOENT,
+                   "load " COLLECTIVES_NAME ": this library is a fake for tests, not NCCL");
 }
 
 static void load(void) {
-    void *cuda = open_library("CRUNRT_CUDA_LIBRARY", "libcuda.so.1", "");
-    if (cuda == NULL) {
+    void *driver = open_library(DRIVER_LIBRARY_VARIABLE, DRIVER_LIBRARY, DRIVER_LIBRARY_HINTS);
+    if (driver == NULL) {
         load_error.code = -ENODEV;
-        (void) cr_wrap(&load_error, "find a GPU: there is no CUDA driver");
+        (void) cr_wrap(&load_error, "find a GPU: there is no " DRIVER_NAME);
         return;
     }
-    void *nccl =
-        open_library("CRUNRT_NCCL_LIBRARY", "libnccl.so." TEXT(NCCL_MAJOR), NCCL_LIBRARY_HINTS);
-    if (nccl == NULL || refuse_fake(nccl) < 0 || find_all(cuda, nccl) < 0) return;
+    void *nccl = open_library(NCCL_LIBRARY_VARIABLE, COLLECTIVES_LIBRARY, NCCL_LIBRARY_HINTS);
+    if (nccl == NULL || refuse_fake(nccl) < 0 || find_all(driver, nccl) < 0) return;
     if (api.ncclGetVersion(&api.nccl_version) != ncclSuccess) {
-        (void) cr_fail(&load_error, -ENOENT, "load NCCL: it does not report its version");
+        (void) cr_fail(&load_error, -ENOENT,
+                       "load " COLLECTIVES_NAME ": it does not report its version");
     }
 }
 

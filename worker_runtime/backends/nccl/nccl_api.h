@@ -2,17 +2,23 @@
  * first group needs them. They are not linked, so that a program with libcrunrt also starts on a
  * machine without a GPU.
  *
- * The driver (libcuda.so.1) is used instead of the CUDA runtime for three reasons: its functions
- * are the same for CUDA 11, 12 and 13; it is present wherever a GPU works, even if the program has
- * linked the runtime statically; and its calls do not change the last error that cudaGetLastError()
- * returns to the program. */
+ * The files of this folder are compiled twice: as the module nccl.so, and with CRUNRT_RCCL defined
+ * as the module rccl.so for AMD's GPUs. RCCL has the functions and types of NCCL under the same
+ * names. driver_cuda.h and driver_hip.h have what differs: the functions of the driver, and the
+ * names of libraries and variables. */
 #ifndef BACKENDS_NCCL_API_H
 #define BACKENDS_NCCL_API_H
 
 #include "base/error.h"
 
-#include <cuda_runtime.h>
-#include <nccl.h>
+#define TEXT_OF(x)  #x
+#define TEXT(macro) TEXT_OF(macro)
+
+#ifdef CRUNRT_RCCL
+#include "worker_runtime/backends/nccl/driver_hip.h"
+#else
+#include "worker_runtime/backends/nccl/driver_cuda.h"
+#endif
 
 /* Numbers of NCCL's types that the headers of older releases lack. These headers have ncclBfloat16,
  * but only for CUDA C++, so its number is here, too. */
@@ -23,53 +29,6 @@
 
 /* The first version of NCCL in which several communicators can be aborted in one group. */
 #define NCCL_GROUPED_ABORT 22200
-
-typedef unsigned long long cuda_pointer; /* CUdeviceptr */
-
-/* The functions of the driver, with the types of their arguments. Streams and events have the same
- * handle types as in the CUDA runtime. All functions return a CUresult, whose numbers are those of
- * cudaError_t. This file does not include cuda.h, because cuda.h has macros that rename these
- * functions to their newest versions. */
-#define CUDA_FUNCTIONS(X)                                                                          \
-    X(cuInit, (unsigned flags))                                                                    \
-    X(cuDriverGetVersion, (int *version))                                                          \
-    X(cuDeviceGetCount, (int *count))                                                              \
-    X(cuDeviceGet, (int *device, int ordinal))                                                     \
-    X(cuDeviceGetAttribute, (int *value, int attribute, int device))                               \
-    X(cuDevicePrimaryCtxRetain, (void **context, int device))                                      \
-    X(cuCtxGetCurrent, (void **context))                                                           \
-    X(cuCtxSetCurrent, (void *context))                                                            \
-    X(cuThreadExchangeStreamCaptureMode, (int *mode))                                              \
-    X(cuStreamCreate, (cudaStream_t *stream, unsigned flags))                                      \
-    X(cuStreamDestroy_v2, (cudaStream_t stream))                                                   \
-    X(cuStreamWaitEvent, (cudaStream_t stream, cudaEvent_t event, unsigned flags))                 \
-    X(cuStreamIsCapturing, (cudaStream_t stream, int *status))                                     \
-    X(cuEventCreate, (cudaEvent_t * event, unsigned flags))                                        \
-    X(cuEventRecord, (cudaEvent_t event, cudaStream_t stream))                                     \
-    X(cuEventQuery, (cudaEvent_t event))                                                           \
-    X(cuEventDestroy_v2, (cudaEvent_t event))                                                      \
-    X(cuMemAlloc_v2, (cuda_pointer * out, size_t size))                                            \
-    X(cuMemFree_v2, (cuda_pointer p))                                                              \
-    X(cuPointerGetAttribute, (void *value, int attribute, cuda_pointer p))                         \
-    X(cuGetErrorName, (int error, const char **name))                                              \
-    X(cuGetErrorString, (int error, const char **text))
-
-/* Constants of cuda.h. */
-#define CUDA_CAPTURE_RELAXED     2 /* CU_STREAM_CAPTURE_MODE_RELAXED */
-#define CUDA_CAPTURE_NONE        0 /* CU_STREAM_CAPTURE_STATUS_NONE */
-#define CUDA_STREAM_NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
-#define CUDA_EVENT_NO_TIMING     2 /* CU_EVENT_DISABLE_TIMING */
-#define CUDA_MEMORY_TYPE         2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
-#define CUDA_PAGEABLE_ACCESS     88 /* CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS of cuda.h */
-#define CUDA_INVALID_VALUE       1
-#define CUDA_STUB_LIBRARY        34
-#define CUDA_OLD_DRIVER          35 /* cudaErrorInsufficientDriver, from CUDA 13's stub library */
-#define CUDA_NO_DEVICE           100
-#define CUDA_INVALID_HANDLE      400
-#define CUDA_NOT_READY           600
-#define CUDA_CAPTURE_IMPLICIT    906
-#define CUDA_IS_CAPTURE_ERROR(e) ((e) >= 900 && (e) <= 908)
-#define CUDA_STREAM_LEGACY       ((cudaStream_t) 0x1)
 
 #define NCCL_FUNCTIONS(X)                                                                          \
     X(ncclGetVersion)                                                                              \
@@ -91,9 +50,9 @@ typedef unsigned long long cuda_pointer; /* CUdeviceptr */
     X(ncclGroupStart)                                                                              \
     X(ncclGroupEnd)
 
-/* Functions that NCCL has had since the version in the comment. In the table they are NULL if the
- * loaded NCCL lacks them. Their types are written here, because the headers with which this module
- * is built may lack them, too. */
+/* Functions that older versions of NCCL lack; the comment above each function is the first version
+ * that has it. In the table a function is NULL if the loaded NCCL lacks it. The types are written
+ * here, because the headers with which this module is built may lack these functions, too. */
 #define NCCL_LATER_FUNCTIONS(X)                                                                    \
     /* 2.11 */                                                                                     \
     X(ncclRedOpCreatePreMulSum, (ncclRedOp_t * op, void *scalar, ncclDataType_t type,              \
@@ -122,10 +81,35 @@ typedef unsigned long long cuda_pointer; /* CUdeviceptr */
     X(ncclCommGrow, (ncclComm_t comm, int size, const ncclUniqueId *id, int rank,                  \
                      ncclComm_t *out, ncclConfig_t *config))
 
+/* The layout of ncclConfig_t in NCCL 2.31, with NCCL's names of the fields. It is written here,
+ * because the headers with which this module is built may have a shorter ncclConfig_t. It can be
+ * passed to every version of NCCL, because new versions add fields only at the end, and NCCL reads
+ * no more than `size` bytes and no more than the fields that it knows. */
+struct nccl_config_layout {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cgaClusterSize, minCTAs, maxCTAs;
+    const char *netName;
+    int splitShare, trafficClass;
+    const char *commName;
+    int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs, nChannelsPerNetPeer, nvlinkCentricSched;
+    int graphUsageMode, numRmaCtx;       /* 2.29 */
+    int maxP2pPeers, graphStreamOrdering; /* 2.30 */
+    int launchOrderImplicit;             /* 2.31 */
+};
+
+#define NCCL_LAYOUT_VERSION 23100 /* the newest version whose fields the layout has */
+#define NCCL_CONFIG_MAGIC   0xcafebeef
+
+union nccl_config {
+    ncclConfig_t passed; /* the type that NCCL's functions take; may be shorter than `all` */
+    struct nccl_config_layout all;
+};
+
 struct nccl_api {
     int nccl_version; /* 22809 = 2.28.9 */
-#define MEMBER(name, arguments) int(*name) arguments;
-    CUDA_FUNCTIONS(MEMBER)
+#define MEMBER(name, symbol, arguments) int(*name) arguments;
+    DRIVER_FUNCTIONS(MEMBER)
 #undef MEMBER
 #define MEMBER(name) __typeof__(&name) name;
     NCCL_FUNCTIONS(MEMBER)
@@ -136,7 +120,8 @@ struct nccl_api {
 };
 
 /* Loads both libraries, once per process, and sets *out to the table. The environment variables
- * CRUNRT_NCCL_LIBRARY and CRUNRT_CUDA_LIBRARY may give other paths. An NCCL library that exports
+ * NCCL_LIBRARY_VARIABLE and DRIVER_LIBRARY_VARIABLE (CRUNRT_NCCL_LIBRARY and CRUNRT_CUDA_LIBRARY,
+ * or CRUNRT_RCCL_LIBRARY and CRUNRT_HIP_LIBRARY) may give other paths. An NCCL library that exports
  * the symbol fake_nccl is a fake for tests and is refused unless CRUNRT_ALLOW_FAKE_NCCL is "1".
  * Returns 0; -ENODEV if the driver is missing; -ENOENT if NCCL is missing, too old or a refused
  * fake. On a failure it sets err to a text with the library, the searched places and the loader's

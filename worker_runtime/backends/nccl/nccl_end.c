@@ -1,9 +1,9 @@
 /* The end of communicators.
  *
  * A communicator that has failed is aborted. It is not finalized or destroyed, because both wait
- * for the other ranks. Aborts, finalize, destroy and cudaFree() wait for all kernels of the device,
- * so each of them may hang. So they run in a separate thread, and the caller waits for that thread
- * only for a limited time. */
+ * for the other ranks. Abort, finalize, destroy and cudaFree() wait for all kernels of the device,
+ * so each of these calls may hang. Therefore a separate thread makes them, and the caller waits for
+ * that thread only for a limited time. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/clock.h"
@@ -19,9 +19,10 @@
 #define ABORT_TIMEOUT_MS    INT64_C(30000) /* default; CRUNRT_NCCL_ABORT_TIMEOUT_MS replaces it */
 #define FINALIZE_TIMEOUT_MS INT64_C(60000)
 
-static atomic_int wedged_comms; /* number of communicators whose abort or close exceeded its time
-                                 * limit and has not returned */
-static atomic_int aborts;       /* number of communicators of this process whose abort has begun */
+static atomic_int wedged_comms; /* number of communicators whose abort or close could not start, or
+                                 * exceeded its time limit and has not returned yet */
+static atomic_int aborts;       /* number of aborts that this process has begun; one abort may be of
+                                 * several communicators */
 
 bool has_wedged_comm(void) { return atomic_load(&wedged_comms) > 0; }
 int abort_count(void) { return atomic_load(&aborts); }
@@ -48,18 +49,19 @@ void set_connected(struct nccl_state *s) {
 
 /* ---- jobs ---- */
 
-/* A task for a separate thread. The thread and its caller both use the job. If the caller gives up
- * waiting, the thread frees the job, else the caller does. */
+/* A task for a separate thread. The thread and the caller that waits for it both use the job. If
+ * the caller gives up waiting, the thread frees the job, else the caller does. */
 struct job {
     void (*run)(struct job *j);
-    /* If the caller has given up waiting, the thread calls run_late() after run(), with the lock
+    /* If the caller has given up waiting, the thread calls run_late() after run(), with nccl_lock()
      * held. */
     void (*run_late)(struct job *j);
     struct nccl_state *states; /* a list, linked by next_in_job */
-    ncclComm_t *comms;         /* the `count` communicators that the job aborts */
-    int count;
-    struct nccl_state *keeper; /* state whose communicator is revoked and kept instead; its
-                                * communicator is kept_comm. NULL if there is none */
+    ncclComm_t *comms;         /* the communicators of a job that aborts; NULL in a job that closes
+                                * one */
+    int count;                 /* how many communicators the job aborts, keeps or closes */
+    struct nccl_state *keeper; /* the state whose communicator, kept_comm, is not aborted but
+                                * revoked and kept; NULL if the job keeps none */
     ncclComm_t kept_comm;
     bool is_done, is_abandoned; /* is_abandoned: true if the caller has given up waiting; both
                                  * are guarded by nccl_lock() */
@@ -81,7 +83,8 @@ static void *run_job(void *arg) {
     j->is_done = true;
     bool is_abandoned = j->is_abandoned;
     if (is_abandoned) {
-        /* the task has ended after all, so its communicators are no longer wedged */
+        /* The task has ended, although only after its time limit, so its communicators are no
+         * longer counted as wedged. */
         (void) atomic_fetch_sub(&wedged_comms, j->count);
         j->run_late(j);
     }
@@ -135,8 +138,9 @@ static void wait_for_calls(const struct job *j) {
     nccl_unlock();
 }
 
-/* Call this after ncclGroupEnd() for a communicator that was revoked in the group, which returned
- * `r`. Keeps the communicator; or aborts it, if the revocation has failed. */
+/* Call this after the ncclGroupEnd() of run_abort(). `r` is the result of the revocation. Keeps the
+ * communicator that was revoked; or aborts it if the revocation has failed. Does nothing if the job
+ * keeps no communicator. */
 static void keep_or_abort(struct job *j, ncclResult_t r) {
     if (j->keeper == NULL) return;
     if (r == ncclSuccess)
@@ -145,11 +149,11 @@ static void keep_or_abort(struct job *j, ncclResult_t r) {
         (void) j->states->api->ncclCommAbort(j->kept_comm);
 }
 
-/* Aborts the communicators of the job, and revokes the one that is kept. With NCCL 2.22 and later
- * all aborts are in one ncclGroupStart() … ncclGroupEnd(). There ncclCommAbort() only marks a
- * communicator as aborted, so that its kernels and calls end, and ncclGroupEnd() frees the
- * communicators. So this function waits before ncclGroupEnd() until no thread is in a call with
- * one of them. */
+/* Aborts the communicators of the job, except the one that is kept, which is revoked. With NCCL
+ * 2.22 and later all aborts are between one ncclGroupStart() and ncclGroupEnd(). In such a group,
+ * ncclCommAbort() only marks a communicator as aborted, so that its kernels and calls end, and
+ * ncclGroupEnd() frees the communicators. So before ncclGroupEnd() this function waits until no
+ * thread is in a call with one of the communicators. */
 static void run_abort(struct job *j) {
     const struct nccl_api *api = j->states->api;
     bool is_grouped = api->nccl_version >= NCCL_GROUPED_ABORT;
@@ -164,8 +168,8 @@ static void run_abort(struct job *j) {
     keep_or_abort(j, revoked != ncclSuccess ? revoked : end);
 }
 
-/* Does nothing. The states of a late abort are not freed, because their groups may still use them.
- */
+/* The run_late() of an abort. Does nothing: the states are not freed, because their groups may
+ * still use them. */
 static void late_abort(struct job *j) { (void) j; }
 
 struct collection {
@@ -209,9 +213,9 @@ static struct job *abort_job_new(const struct collection *c) {
     return j;
 }
 
-/* The list of all states whose abort exceeded its time limit. Neither these states nor their CUDA
- * objects are freed, because cudaFree() would wait for the kernel for which the abort waits. A
- * debugger and a leak checker find the states by this list. */
+/* The list of all states whose abort exceeded its time limit or could not start. Neither these
+ * states nor their CUDA objects are freed, because cudaFree() would wait for the kernel for which
+ * the abort waits. The list exists so that a debugger and a leak checker find the states. */
 static struct nccl_state *last_wedged;
 
 static void finish_abort(struct nccl_state *states, bool is_done) {
@@ -299,8 +303,10 @@ static void late_close(struct job *j) {
     if (!j->states->is_wedged) state_free(j->states);
 }
 
-/* If the round is over although this rank's group has not failed, aborts the communicator, so that
- * it can be kept: to finalize it would wait for ranks that have aborted theirs. */
+/* If the process may rejoin, and another rank has reported a failure or the round is over, aborts
+ * the communicator; the abort keeps the communicator for the next round if reform_wants() allows
+ * that. Without the abort, nccl_close() would finalize the communicator, and wait for ranks that
+ * have aborted theirs. */
 static void abort_if_round_is_over(struct nccl_state *s) {
     struct cr_error ignored;
     if (!s->may_rejoin || !s->is_connected || !has_comm(s)) return;
@@ -315,8 +321,9 @@ void nccl_close(void *arg) {
     }
     abort_if_round_is_over(s);
     nccl_lock();
-    /* After this block, aborts of other communicators do not include this one, and nothing here
-     * uses the group's store, so the group may be freed. */
+    /* Waits until neither an abort nor the overseer uses the state. After that, an abort of other
+     * communicators does not include this one, and no thread uses the group's store for this
+     * communicator. So the caller may free the group. */
     while (s->is_aborting || s->pins > 0) (void) nccl_wait_change(INT64_MAX);
     s->is_connected = false;
     s->store.failed = no_failure;
@@ -329,7 +336,7 @@ void nccl_close(void *arg) {
         return;
     }
     struct job *j = calloc(1, sizeof(*j));
-    /* without memory the communicator stays open until the process ends */
+    /* if memory is short, the communicator stays open until the process ends */
     if (j == NULL) return;
     *j = (struct job){.run = run_close, .run_late = late_close, .states = s, .count = 1};
     s->next_in_job = NULL;

@@ -27,7 +27,7 @@ struct nccl_state {
      * stream: operations run on `own` and wait for what the program has put on this stream before.
      */
     cudaStream_t caller_stream;
-    int64_t timeout_ms;    /* timeout of calls that are no operations */
+    int64_t timeout_ms;    /* timeout in ms of calls of NCCL that are no operations */
     cudaStream_t own;      /* the stream on which operations run */
     cudaStream_t captured; /* the stream on which operations are captured into a CUDA graph */
     cudaEvent_t ready;     /* recorded on a caller's stream, so that `own` can wait for that
@@ -37,18 +37,20 @@ struct nccl_state {
     bool reads_host_memory; /* true if the GPU shares the CPU's address space */
     int aborts_before;      /* the value of abort_count() when this state was made */
     char *name;             /* the communicator's name; NCCL keeps this pointer */
-    ncclConfig_t config;    /* what the program has configured; NCCL keeps the pointers in it */
+    struct nccl_config_layout config; /* what the program has configured; NCCL keeps the pointers
+                                       * in it */
     char *net_name;         /* copy of the configured name of the network plugin; NULL if none */
     bool may_rejoin;        /* true if the process may rejoin and the group has all ranks, so that
                              * the communicator is kept after a failure; see nccl_reform.c */
-    bool is_kept;           /* true if the communicator was kept; its name is freed with it */
+    bool is_kept;           /* true if the communicator was kept for the next round: NCCL still
+                             * uses `name` and net_name, so state_free() does not free them */
     uint64_t tag;           /* number that all ranks of the communicator have in common; 0 if the
                              * group does not have all ranks */
     struct backend_store store;
     struct launch *pending; /* started sends and receives that are not on the stream yet; NULL if
                              * there are none */
 
-    /* All members below are guarded by nccl_lock(). */
+    /* All fields below are guarded by nccl_lock(). */
     ncclComm_t comm;    /* NULL before the communicator is initialised, and after its abort or
                          * destroy */
     bool is_connected;  /* true if an abort of any connected communicator also aborts this one */
@@ -61,19 +63,19 @@ struct nccl_state {
     int inside;         /* number of threads that are in a call of NCCL with this communicator */
     bool is_inspected;  /* true while the overseer asks NCCL for the communicator's error; until it
                          * is false, no other thread begins a call with the communicator */
-    int pins;           /* more than 0 while the overseer uses the state, even without the lock */
+    int pins;           /* greater than 0: the overseer uses the state, even without nccl_lock() */
     /* The call of NCCL that the group's thread is in: what the call does (for error texts; NULL if
      * the thread is in no call), when it began, its timeout and its deadline, all three in ms. */
     const char *phase;
     int64_t call_began_ms, call_timeout_ms, call_deadline_ms;
-    struct cr_error failure; /* why the overseer has aborted the communicator; code 0 if it has
-                              * not */
+    struct cr_error failure; /* why the overseer has aborted the communicator; its code is 0 if the
+                              * overseer has not aborted it */
     /* list of the launches that are not known to be complete, the oldest first */
     struct launch *oldest, *newest;
     struct launch *spare;             /* list of launches that can be used again */
-    struct nccl_state *next;          /* in the list of all states that the overseer watches */
-    struct nccl_state *next_in_job;   /* in the list of states that one job aborts */
-    struct nccl_state *wedged_before; /* in the list of wedged states */
+    struct nccl_state *next;          /* next state in the list of all that the overseer watches */
+    struct nccl_state *next_in_job;   /* next state in the list of those that one job aborts */
+    struct nccl_state *wedged_before; /* next state in the list of wedged states */
 };
 
 /* ---- nccl_wait.c: errors and waits ---- */
@@ -101,14 +103,15 @@ struct wait {
 
 struct wait wait_until(const struct backend_store *store, int64_t deadline_ms);
 
-/* Call this if the condition does not hold: it pauses for up to 1 ms. Returns 0 if the caller must
- * check the condition again. Otherwise sets err and returns -ETIMEDOUT if the deadline has passed
- * (the text names `phase` and timeout_ms), or the failure that another rank has reported. */
+/* Call this if the condition does not hold. Pauses for up to 1 ms. Returns 0 if the caller must
+ * check the condition again. Otherwise sets err and returns a negative errno: -ETIMEDOUT if the
+ * deadline has passed (the text names `phase` and timeout_ms); or what store->failed() returns,
+ * usually -ECONNRESET, if another rank has reported a failure. */
 int wait_turn(struct wait *w, const char *phase, int64_t timeout_ms, struct cr_error *err);
 
-/* Waits until the call of NCCL that is in progress on the communicator is over. Returns 0.
- * Otherwise returns a negative errno and sets err to a text that names `phase`: the call failed,
- * the deadline has passed, or another rank has reported a failure in `store`. */
+/* Waits until the call of NCCL that is in progress on the communicator is over. Returns 0 when it
+ * is over. Returns a negative errno and sets err if the call failed, if the deadline has passed
+ * (the text names `phase` and timeout_ms), or if another rank has reported a failure in `store`. */
 int wait_for_comm(struct nccl_state *s, const struct backend_store *store, const char *phase,
                   int64_t timeout_ms, int64_t deadline_ms, struct cr_error *err);
 
@@ -144,9 +147,9 @@ void visit_end(struct nccl_state *s, const struct visit *v);
  * seen to be complete, this is an error even if the launch's event is complete. */
 int look_at_launch(struct launch *l, struct cr_error *err);
 
-/* Call this with the lock held. Checks the oldest launch of the state. Returns -ENOENT if there is
- * no launch or no communicator. If the launch is complete, removes it from the list and returns 0.
- * If it is not complete, stores its limits in *timeout_ms and *deadline_ms and returns
+/* Call this with nccl_lock() held. Checks the oldest launch of the state. Returns -ENOENT if there
+ * is no launch or no communicator. If the launch is complete, removes it from the list and returns
+ * 0. If it is not complete, stores its limits in *timeout_ms and *deadline_ms and returns
  * -EINPROGRESS. If the launch's event reports an error, sets err and returns a negative errno. */
 int look_at_oldest(struct nccl_state *s, int64_t *timeout_ms, int64_t *deadline_ms,
                    struct cr_error *err);
@@ -169,10 +172,10 @@ ncclResult_t enqueue(const struct nccl_state *s, ncclComm_t comm, const struct b
 
 void nccl_lock(void);
 void nccl_unlock(void);
-/* Wakes all threads in nccl_wait_change(). Call this with the lock held. */
+/* Wakes all threads in nccl_wait_change(). Call this with nccl_lock() held. */
 void nccl_changed(void);
 
-/* Call this with the lock held. Waits for the next nccl_changed(), but not beyond the deadline.
+/* Call this with nccl_lock() held. Waits for the next nccl_changed(), but not beyond the deadline.
  * Returns false if the deadline has passed. */
 bool nccl_wait_change(int64_t deadline_ms);
 
@@ -183,38 +186,41 @@ int overseer_add(struct nccl_state *s, struct cr_error *err);
  * the state. */
 void overseer_remove(struct nccl_state *s);
 
-/* Call this with the lock held. Calls func(s, arg) for each state that the overseer watches. */
+/* Call this with nccl_lock() held. Calls func(s, arg) for each state that the overseer watches. */
 void overseer_each(void (*func)(struct nccl_state *s, void *arg), void *arg);
 
-/* Call this after a state has got something that the overseer must watch. Wakes the overseer if it
- * is asleep. */
+/* Call this after a call of NCCL has begun, or after an operation or a CUDA graph has been added to
+ * a state, because the overseer must watch them. Wakes the overseer if it is asleep. */
 void overseer_wake(void);
 
-/* Call this before a call of NCCL that returns at once: the communicator is not freed before
- * comm_give(). Returns 0, and stores the communicator in *comm if `comm` is not NULL. If the
- * communicator has been aborted, sets err and returns the reason of the abort. */
+/* Begins a use of the communicator: it is not freed until comm_give() is called. Call this before a
+ * call of NCCL that returns at once. Returns 0, and stores the communicator in *comm if `comm` is
+ * not NULL. If the communicator has been aborted, returns a negative errno and sets err to the
+ * reason of the abort. */
 int comm_take(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err);
 
-/* Call this after a call of NCCL before which comm_take() returned 0. Returns 0. If the
- * communicator has been aborted since comm_take(), sets err and returns the reason of the abort. */
+/* Ends the use that comm_take() has begun. Call this after the call of NCCL, if comm_take() has
+ * returned 0. Returns 0. If the communicator has been aborted since comm_take(), returns a negative
+ * errno and sets err to the reason of the abort. */
 int comm_give(struct nccl_state *s, struct cr_error *err);
 
 /* The overseer's thread calls these in place of comm_take() and comm_give(). inspect_begin()
  * returns false if there is no communicator, if it is being aborted, or if another thread is in a
  * call with it. If inspect_begin() returns true, other threads wait in comm_take() and call_begin()
- * until inspect_end() is called. */
+ * until inspect_end() is called. inspect_end() returns what comm_give() returns. */
 bool inspect_begin(struct nccl_state *s, ncclComm_t *comm);
 int inspect_end(struct nccl_state *s, struct cr_error *err);
 
-/* For calls of NCCL that may wait for other ranks, use call_begin() and call_end() instead of
- * comm_take() and comm_give(). If the call of NCCL is not over at the deadline, or if another rank
- * has failed, the overseer aborts the communicator, so that the call of NCCL returns. */
+/* For a call of NCCL that may wait for other ranks, use call_begin() and call_end() instead of
+ * comm_take() and comm_give(); they return the same values. If the call of NCCL is not over at the
+ * deadline, or if another rank has failed, the overseer aborts the communicator, so that the call
+ * of NCCL returns. */
 int call_begin(struct nccl_state *s, ncclComm_t *comm, const char *phase, int64_t timeout_ms,
                int64_t deadline_ms, struct cr_error *err);
 int call_end(struct nccl_state *s, struct cr_error *err);
 
-/* Call this with the lock held. Sets err to the reason for which the communicator was aborted, and
- * returns the reason's error code. */
+/* Call this with nccl_lock() held. Sets err to the reason for which the communicator was aborted,
+ * and returns the reason's error code. */
 int fail_gone(const struct nccl_state *s, struct cr_error *err);
 
 /* ---- nccl_state.c ---- */
@@ -234,7 +240,7 @@ void state_free(struct nccl_state *s);
 int read_config(struct nccl_state *s, const crunrt_nccl_config *given, struct cr_error *err);
 
 /* Returns the configuration with which NCCL makes the communicator of `s`. */
-ncclConfig_t config_of(const struct nccl_state *s);
+union nccl_config config_of(const struct nccl_state *s);
 
 /* Ends all ncclGroupStart() of this thread that have no ncclGroupEnd() yet. Some releases of NCCL
  * leave such a group open when a call fails early; in an open group, later calls are only queued.
@@ -250,12 +256,12 @@ bool has_comm(struct nccl_state *s);
  * communicator aborts this one, too. */
 void set_connected(struct nccl_state *s);
 
-/* Returns the number of communicators of this process whose abort has begun, ended ones included.
- */
+/* Returns how many aborts this process has begun, including those that have ended. One abort may be
+ * of several communicators. */
 int abort_count(void);
 
-/* Returns true if the abort or close of any communicator of this process exceeded its time limit
- * and has not returned. */
+/* Returns true if the abort or close of any communicator of this process could not start, or
+ * exceeded its time limit and has not returned yet. */
 bool has_wedged_comm(void);
 
 /* Aborts the communicator of `arg`, a struct nccl_state. If it is connected, all connected
@@ -267,8 +273,8 @@ void nccl_abort(void *arg);
  * error. */
 void abort_because(struct nccl_state *s, const struct cr_error *reason);
 
-/* Ends the communicator of `arg`, a struct nccl_state, and frees the state. If this exceeds its
- * time limit, it returns without having freed the state. */
+/* Ends the communicator of `arg`, a struct nccl_state, and frees the state. If the end of the
+ * communicator exceeds its time limit, the function returns without freeing the state. */
 void nccl_close(void *arg);
 
 /* ---- nccl_memory.c ---- */
@@ -285,8 +291,8 @@ void nccl_deregister(void *arg, crunrt_register_kind kind, void *handle);
  * does not forbid it. */
 bool reform_is_possible(const struct nccl_state *s);
 
-/* Call this with the lock held. Returns true if the communicator of `s`, which has failed, is to be
- * revoked and kept instead of aborted. */
+/* Call this with nccl_lock() held. Returns true if the communicator of `s`, which has failed, is to
+ * be revoked and kept instead of aborted. */
 bool reform_wants(const struct nccl_state *s);
 
 /* Keeps a revoked communicator until the next call of reform_comm(). */

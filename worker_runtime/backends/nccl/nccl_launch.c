@@ -17,8 +17,8 @@
 
 struct launch {
     struct nccl_state *s;
-    struct launch *next; /* in the state's list of incomplete launches, or in its list of spare
-                          * launches */
+    struct launch *next; /* next launch in the state's list of incomplete launches, or in its list
+                          * of spare launches */
     cudaEvent_t done;    /* event that is recorded after the launch; complete when the launch is
                           * complete */
     int refs;            /* number of references: of works, and of the state's list; guarded by
@@ -28,8 +28,10 @@ struct launch {
     bool is_listed;      /* true if the launch is in the state's list of incomplete launches;
                           * guarded by nccl_lock() */
     bool is_complete;    /* guarded by nccl_lock() */
-    int64_t timeout_ms, deadline_ms; /* of the launch's operation with the earliest deadline */
-    /* `calls` and `ops`: copies of the `count` operations of a pending launch; `room` fit in. */
+    /* timeout and deadline in ms of the operation of this launch that has the earliest deadline */
+    int64_t timeout_ms, deadline_ms;
+    /* In a pending launch, `calls` and `ops` are copies of its `count` operations. Both arrays have
+     * memory for `room` operations. */
     size_t count, room;
     struct backend_call *calls;
     crunrt_op *ops;
@@ -42,7 +44,8 @@ struct nccl_work {
 
 /* ---- the device of this thread ---- */
 
-/* Makes the state's device the current one of this thread, until leave_context(s, *before). */
+/* Makes the state's context the current one of this thread, until leave_context(s, *before). Stores
+ * the thread's context in *before. Returns 0; or a negative errno, and sets err. */
 static int enter_context(struct nccl_state *s, void **before, struct cr_error *err) {
     const struct nccl_api *api = s->api;
     int e = api->cuCtxGetCurrent(before);
@@ -94,7 +97,7 @@ static struct launch *launch_new(struct nccl_state *s, struct cr_error *err) {
     return l;
 }
 
-/* Call this with the lock held. */
+/* Call this with nccl_lock() held. */
 static void launch_unref(struct launch *l) {
     if (--l->refs > 0) return;
     l->next = l->s->spare;
@@ -110,7 +113,7 @@ static void drop(struct launch *l) {
 static void free_list(struct nccl_state *s, struct launch *l) {
     for (struct launch *next; l != NULL; l = next) {
         next = l->next;
-        if (!s->is_wedged) (void) s->api->cuEventDestroy_v2(l->done);
+        if (!s->is_wedged) (void) s->api->cuEventDestroy(l->done);
         free(l->calls);
         free(l->ops);
         free(l);
@@ -205,8 +208,9 @@ static ncclResult_t call_nccl(struct launch *l, ncclComm_t comm, const struct ba
     return r;
 }
 
-/* Makes every caller's stream wait for the launch. The launch's stream has become part of the
- * capture, and CUDA requires that every such stream has joined back when the capture ends. */
+/* Call this after a launch that is captured. Makes the caller's stream of each call wait for the
+ * launch. The reason: the launch's own stream has become part of the capture, and CUDA requires
+ * that the captured stream waits for every such stream before the capture ends. */
 static int join_captured(struct launch *l, const struct backend_call *calls, size_t count,
                          struct cr_error *err) {
     const struct nccl_api *api = l->s->api;
@@ -241,7 +245,8 @@ static int put(struct launch *l, const struct backend_call *calls, size_t count,
     return 0;
 }
 
-/* Puts the pending sends and receives on the stream. Does nothing if there are none. */
+/* Puts the pending sends and receives on the stream. Returns 0, also if there are none. On error it
+ * returns a negative errno and sets err. */
 static int flush(struct nccl_state *s, struct cr_error *err) {
     struct launch *l = s->pending;
     if (l == NULL) return 0;
@@ -261,7 +266,8 @@ int nccl_flush(struct nccl_state *s, struct cr_error *err) {
     return rc;
 }
 
-/* Checks the calls, makes a launch for them, and orders its stream after the callers' streams. */
+/* Checks the calls, makes a launch for them, and makes the launch's stream wait for what is on the
+ * callers' streams now. */
 static int prepare(struct nccl_state *s, const struct backend_call *calls, size_t count,
                    struct launch **out, struct cr_error *err) {
     int rc = 0;
@@ -314,7 +320,8 @@ static bool grow(struct launch *l) {
     return true;
 }
 
-/* Adds a send or receive to the pending launch, and stores that launch in *out with a reference. */
+/* Adds a send or receive to the pending launch, and stores that launch in *out. The caller gets a
+ * reference to it. */
 static int collect(struct nccl_state *s, const struct backend_call *call, struct launch **out,
                    struct cr_error *err) {
     struct launch *l = NULL;
@@ -328,8 +335,8 @@ static int collect(struct nccl_state *s, const struct backend_call *call, struct
     if (s->pending == NULL) {
         s->pending = l;
     } else {
-        /* Only the launch is freed. The order of the streams that prepare() has made stays in
-         * force. */
+        /* The call is added to the launch that is already pending, so the new launch `l` is not
+         * needed. The own stream still waits for the caller's stream, as prepare() has arranged. */
         drop(l);
         l = s->pending;
         limit(l, call->op);
@@ -349,8 +356,9 @@ static int collect(struct nccl_state *s, const struct backend_call *call, struct
 
 /* ---- the end of a launch ---- */
 
-/* Call this with the lock held. Marks the launch as complete. All older launches in the list are
- * complete, too, because they are in front of this one on the same stream. */
+/* Call this with nccl_lock() held. Marks the launch and all older launches in the list as complete,
+ * and removes them from the list. The older launches are complete, too, because they are in front
+ * of this one on the same stream. */
 static void complete(struct launch *l) {
     struct nccl_state *s = l->s;
     l->is_complete = true;
@@ -443,8 +451,8 @@ int nccl_run(void *arg, const struct backend_call *call, struct cr_error *err) {
     return visit_and_run(arg, call, 1, err);
 }
 
-/* Makes a work for the launch. The caller's reference to the launch becomes the work's; if memory
- * is short, the reference is dropped. */
+/* Makes a work for the launch. The work takes over the caller's reference to the launch; if memory
+ * is short, this function drops the reference. */
 static int work_new(struct launch *l, const crunrt_op *op, void **out, struct cr_error *err) {
     struct nccl_work *w = calloc(1, sizeof(*w));
     if (w == NULL) {
@@ -500,7 +508,8 @@ int nccl_wait(void *arg, int64_t timeout_ms, struct cr_error *err) {
     return rc;
 }
 
-/* Does not change the thread's capture mode: CUDA allows cuStreamWaitEvent() in every mode. */
+/* Makes `stream` wait for the launch of the work `arg`. This function need not change the thread's
+ * capture mode with visit_begin(), because CUDA allows cuStreamWaitEvent() in every mode. */
 int nccl_wait_stream(void *arg, void *stream, struct cr_error *err) {
     struct nccl_work *w = arg;
     struct nccl_state *s = w->launch->s;

@@ -1,5 +1,5 @@
-/* Memory of NCCL's allocator, and its registration with a communicator. NCCL reaches registered
- * memory of other ranks without copies; a window is registered by all ranks together. */
+/* Allocates memory by NCCL's allocator, and registers memory with a communicator. NCCL reaches
+ * registered memory of other ranks without copies. All ranks register a window together. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include <errno.h>
@@ -64,7 +64,8 @@ int nccl_register(void *arg, void *buffer, size_t size, crunrt_register_kind kin
     return rc;
 }
 
-/* If the communicator has been aborted, NCCL has ended the registration with it. */
+/* Ends a registration. If the communicator has been aborted, this function does nothing, because
+ * NCCL has ended the registration together with the communicator. */
 void nccl_deregister(void *arg, crunrt_register_kind kind, void *handle) {
     struct nccl_state *s = arg;
     struct visit v;

@@ -29,7 +29,7 @@ static int probe_device(const struct nccl_api *api, int device, struct cr_error 
         (e == 0 && count == 0)) {
         char what[96];
         (void) snprintf(what, sizeof(what),
-                        "find a GPU: none is usable here (CUDA driver version %d)", driver);
+                        "find a GPU: none is usable here (" DRIVER_NAME " version %d)", driver);
         return fail_cuda(api, e != 0 ? e : CUDA_NO_DEVICE, -ENODEV, err, what);
     }
     if (e != 0)
@@ -41,7 +41,7 @@ static int probe_device(const struct nccl_api *api, int device, struct cr_error 
     if (device >= count) {
         return cr_fail(err, -ENODEV,
                        "choose GPU %d: only %d visible; start fewer workers on this node, or "
-                       "check CUDA_VISIBLE_DEVICES; if each worker sees only its own GPU, set "
+                       "check " VISIBLE_DEVICES "; if each worker sees only its own GPU, set "
                        "`device` in the group's options to 0, or start crun with "
                        "--virtual-local-rank",
                        device, count);
@@ -120,10 +120,10 @@ static int exchange_id(const struct backend_group *g, const struct nccl_api *api
 
 static ncclResult_t begin_init(struct nccl_state *s, ncclUniqueId *ids, int roots,
                                ncclComm_t *comm) {
-    ncclConfig_t config = config_of(s);
+    union nccl_config config = config_of(s);
     if (roots > 1)
-        return s->api->ncclCommInitRankScalable(comm, s->size, s->rank, roots, ids, &config);
-    return s->api->ncclCommInitRankConfig(comm, s->size, ids[0], s->rank, &config);
+        return s->api->ncclCommInitRankScalable(comm, s->size, s->rank, roots, ids, &config.passed);
+    return s->api->ncclCommInitRankConfig(comm, s->size, ids[0], s->rank, &config.passed);
 }
 
 static void set_comm(struct nccl_state *s, ncclComm_t comm) {
@@ -132,9 +132,9 @@ static void set_comm(struct nccl_state *s, ncclComm_t comm) {
     nccl_unlock();
 }
 
-/* Initialises the communicator between ncclGroupStart() and ncclGroupEnd(). There
+/* Initialises the communicator between ncclGroupStart() and ncclGroupEnd(). In such a group
  * ncclCommInitRankConfig() only makes the handle, and ncclGroupEnd() waits for the other ranks. So
- * this thread has the handle before it waits, and can store it for the overseer, which aborts the
+ * this thread gets the handle before it waits, and can store it for the overseer, which aborts the
  * communicator at the deadline. */
 static ncclResult_t init_comm(struct nccl_state *s, ncclUniqueId *ids, int roots) {
     ncclComm_t comm = NULL;

@@ -25,7 +25,7 @@ static int reduction_of(crunrt_reduce_op op, ncclRedOp_t *out) {
         [CRUNRT_SUM] = ncclSum, [CRUNRT_PRODUCT] = ncclProd, [CRUNRT_MAX] = ncclMax,
         [CRUNRT_MIN] = ncclMin, [CRUNRT_AVG] = ncclAvg,
     };
-    *out = ncclSum; /* enqueue() replaces it for a sum of products */
+    *out = ncclSum; /* for CRUNRT_PREMUL_SUM: enqueue_multiplied() replaces this operator */
     if (op == CRUNRT_PREMUL_SUM) return 0;
     if ((size_t) op >= CR_ARRAY_LEN(ops)) return -ENOTSUP;
     *out = ops[op];
@@ -136,8 +136,8 @@ static bool multiplies(const crunrt_op *op) {
             op->kind == CRUNRT_OP_REDUCE_SCATTER);
 }
 
-/* Makes the operator of a sum of products, which lasts for one operation. NCCL allows to destroy an
- * operator as soon as the operation is enqueued. */
+/* Enqueues an operation with CRUNRT_PREMUL_SUM. Makes an operator of NCCL for this one operation,
+ * and destroys it after the operation is enqueued; NCCL allows this. */
 static ncclResult_t enqueue_multiplied(struct call *c) {
     const struct nccl_api *api = c->s->api;
     void *factor = (void *) (uintptr_t) c->op->factor;
@@ -174,7 +174,7 @@ static int refuse_host_memory(const struct nccl_state *s, const char *which, con
         return 0;
     return cr_fail(err, -EINVAL,
                    "the %s buffer is host memory, which this GPU cannot reach; copy it to the "
-                   "device, or allocate it with cudaMallocHost or cudaMallocManaged",
+                   "device, or allocate it with " HOST_ALLOCATORS,
                    which);
 }
 

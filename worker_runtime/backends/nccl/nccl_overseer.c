@@ -63,7 +63,7 @@ int fail_gone(const struct nccl_state *s, struct cr_error *err) {
     return s->failure.code;
 }
 
-/* Call this with the lock held. */
+/* Call this with nccl_lock() held. */
 static int enter(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err) {
     while (s->is_inspected) (void) nccl_wait_change(NEVER);
     if (s->is_aborting || s->failure.code != 0 || (comm != NULL && s->comm == NULL))
@@ -73,7 +73,7 @@ static int enter(struct nccl_state *s, ncclComm_t *comm, struct cr_error *err) {
     return 0;
 }
 
-/* Call this with the lock held. */
+/* Call this with nccl_lock() held. */
 static int leave(struct nccl_state *s, struct cr_error *err) {
     if (--s->inside == 0 && s->is_aborting) nccl_changed();
     return s->failure.code != 0 || s->is_aborting ? fail_gone(s, err) : 0;
@@ -157,15 +157,16 @@ static bool is_busy(const struct nccl_state *s) {
     return s->phase != NULL || (s->comm != NULL && (s->oldest != NULL || s->has_graphs));
 }
 
-/* Returns true if the overseer must look for failures of other ranks. Normally the group's thread
- * does that while it waits; it cannot while it is in a call of NCCL or does not use the group. */
+/* Returns true if the overseer must check whether other ranks have failed. The group's thread makes
+ * this check itself while it waits for an operation. It makes no check while it is in a call of
+ * NCCL, or while operations run and the thread does not wait for them. */
 static bool must_look(const struct nccl_state *s, int64_t now) {
     if (s->phase != NULL) return now - s->call_began_ms >= STORE_LOOK_EVERY_MS;
     return is_busy(s) && !s->is_waited_for;
 }
 
 /* Returns true, and sets *cause, if another rank has reported a failure in the store or NCCL
- * reports an error of the communicator. Call this without the lock, but with the state pinned. */
+ * reports an error of the communicator. Call this without nccl_lock(), but with s->pins > 0. */
 static bool sees_failure(struct nccl_state *s, bool is_in_call, struct cr_error *cause) {
     int rc = s->store.peek(s->store.arg, cause);
     if (rc == 0 && !is_in_call) rc = inspect_comm(s, "an operation on the stream failed", cause);
@@ -177,8 +178,8 @@ static void fail_state(struct nccl_state *s, const struct cr_error *cause) {
     abort_because(s, cause);
 }
 
-/* Call this with the lock held. Checks one state, and aborts its communicator after a failure. The
- * lock is not held during requests to the store and calls of NCCL. */
+/* Call this with nccl_lock() held. Checks one state, and aborts its communicator after a failure.
+ * The lock is not held during requests to the store and calls of NCCL. */
 static void check(struct nccl_state *s, int64_t now) {
     struct cr_error cause = {0};
     bool is_in_call = s->phase != NULL, looks = must_look(s, now);
@@ -200,7 +201,7 @@ static bool check_all(void) {
     bool busy = false;
     int64_t now = cr_monotonic_ms();
     for (struct nccl_state *s = watched; s != NULL; s = s->next) {
-        s->pins++; /* a pinned state stays in the list, also while check() releases the lock */
+        s->pins++; /* keeps the state in the list while check() has released the lock */
         check(s, now);
         busy |= is_busy(s);
         s->pins--;

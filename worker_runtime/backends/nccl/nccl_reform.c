@@ -27,8 +27,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Longest time in ms for all steps together; half of the group's timeout if that is less, so that
- * time remains to start from nothing. */
+/* Longest time in ms for all steps of re-forming together. If half of the group's timeout is less,
+ * that is the limit instead, so that time remains to start from nothing. */
 #define REFORM_MS INT64_C(20000)
 
 /* ---- the kept communicator ---- */
@@ -185,13 +185,14 @@ static bool is_survivor(const struct reform *r) { return r->g->rank < r->plan.su
 
 static ncclResult_t call_descend(struct reform *r, ncclComm_t old, int *lost, ncclComm_t *child) {
     const struct nccl_api *api = r->s->api;
-    ncclConfig_t config = config_of(r->s);
+    union nccl_config config = config_of(r->s);
     int count = reform_lost(&r->plan, lost);
-    if (count == 0) return api->ncclCommSplit(old, 0, r->g->rank, child, &config);
-    return api->ncclCommShrink(old, lost, count, child, &config, 0);
+    if (count == 0) return api->ncclCommSplit(old, 0, r->g->rank, child, &config.passed);
+    return api->ncclCommShrink(old, lost, count, child, &config.passed, 0);
 }
 
-/* Makes a communicator of the ranks that have the old one, and discards the old one. */
+/* Makes a communicator of those ranks of the round that have the kept communicator, and discards
+ * the kept one. */
 static int descend(struct reform *r, struct cr_error *err) {
     static const char phase[] = "shrink the communicator of the last round";
     ncclComm_t old = NULL, child = NULL;
@@ -244,19 +245,20 @@ static int exchange_grow_id(struct reform *r, ncclUniqueId *id, struct cr_error 
  * for the other ranks. */
 static ncclResult_t call_grow(struct reform *r, ncclComm_t old, const ncclUniqueId *id) {
     const struct nccl_api *api = r->s->api;
-    ncclConfig_t config = config_of(r->s);
+    union nccl_config config = config_of(r->s);
     ncclComm_t comm = NULL;
     int rank = old != NULL ? -1 : r->g->rank;
     ncclResult_t result = api->ncclGroupStart();
     if (result != ncclSuccess) return result;
     result = api->ncclCommGrow(old, r->g->size, old == NULL || r->g->rank == 0 ? id : NULL, rank,
-                               &comm, &config);
+                               &comm, &config.passed);
     if (result == ncclSuccess) (void) exchange_comm(r->s, comm);
     ncclResult_t end = api->ncclGroupEnd();
     return result == ncclSuccess ? end : result;
 }
 
-/* Adds the new ranks to the communicator, and discards the smaller one. */
+/* Makes a communicator of all ranks: of those of the state's communicator, and of the ranks that
+ * are new in this round. Discards the state's former communicator. */
 static int grow(struct reform *r, struct cr_error *err) {
     static const char phase[] = "add new ranks to the communicator";
     ncclUniqueId id;
@@ -270,7 +272,8 @@ static int grow(struct reform *r, struct cr_error *err) {
         rc = fail_nccl(r->s->api, r->s, result, err, phase);
         repair_group_depth(r->s->api);
     }
-    /* if ncclCommGrow() has made no handle, `old` is still the state's communicator */
+    /* If ncclCommGrow() has made no handle, `old` is still the state's communicator, and clear()
+     * aborts it. */
     if (rc < 0 && current_comm(r->s) == old) return rc;
     int ended = discard(r->s, old, err);
     return rc < 0 ? rc : ended;
@@ -286,8 +289,9 @@ static int make(struct reform *r, struct cr_error *err) {
     return rc;
 }
 
-/* Does nothing. A step that fails here does not fail the group, because all ranks start from
- * nothing after it; so the overseer must not report it to them. */
+/* Does nothing. It replaces the function by which the overseer reports failures in the store, while
+ * a communicator is re-formed: if re-forming fails, the group does not fail, because all ranks make
+ * a new communicator from nothing. */
 static void no_report(void *arg, const char *text) {
     (void) arg;
     (void) text;
@@ -299,10 +303,11 @@ static void set_report(struct nccl_state *s, void (*report)(void *arg, const cha
     nccl_unlock();
 }
 
-/* ---- the verdict ---- */
+/* ---- the common result ---- */
 
-/* Waits until all ranks have made the communicator, or one rank could not. Returns 1 or 0, or a
- * negative errno of the store. `rc` is the result of this rank. */
+/* Reports this rank's result `rc` in the store, and waits until the store says whether all ranks
+ * have made the communicator. Returns 1 if all ranks have made it, 0 if a rank could not make it,
+ * or a negative errno if the store fails. */
 static int exchange_verdicts(struct reform *r, int rc, struct cr_error *err) {
     const struct backend_store *store = &r->g->store;
     const char *word = rc < 0 ? "failed" : NULL;
@@ -319,9 +324,9 @@ static int exchange_verdicts(struct reform *r, int rc, struct cr_error *err) {
     return done;
 }
 
-/* Call this if a recovery has failed. Aborts the communicators that it has made and forgets its
- * failure, so that nccl_open() can make new ones. Returns 0; or -ENOTRECOVERABLE and sets err if an
- * abort has not returned in time. */
+/* Call this if the ranks could not re-form the communicator. Aborts the communicator of `s` and
+ * resets its failure, so that nccl_open() can make a new communicator. Returns 0; or
+ * -ENOTRECOVERABLE, and sets err, if the abort exceeds its time limit. */
 static int clear(struct nccl_state *s, struct cr_error *err) {
     nccl_abort(s);
     nccl_lock();

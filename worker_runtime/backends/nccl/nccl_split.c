@@ -43,11 +43,11 @@ static int call_split(struct nccl_state *parent, struct nccl_state *s,
     static const char phase[] = "split the communicator";
     bool is_member = g->rank >= 0;
     ncclComm_t comm = NULL;
-    ncclConfig_t config = config_of(s);
+    union nccl_config config = config_of(s);
     int rc = call_begin(parent, &comm, phase, g->timeout_ms, deadline_ms, err);
     if (rc < 0) return rc;
     ncclResult_t r = parent->api->ncclCommSplit(comm, is_member ? 0 : NCCL_SPLIT_NOCOLOR,
-                                                is_member ? g->rank : 0, child, &config);
+                                                is_member ? g->rank : 0, child, &config.passed);
     rc = call_end(parent, err);
     if (rc == 0 && r != ncclSuccess && r != ncclInProgress) {
         rc = fail_nccl(parent->api, parent, r, err, phase);

@@ -2,10 +2,45 @@
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GROUP_DEPTH_REPAIRS 8
+
+_Static_assert(offsetof(struct nccl_config_layout, blocking) == offsetof(ncclConfig_t, blocking),
+               "the layout is that of ncclConfig_t");
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+_Static_assert(offsetof(struct nccl_config_layout, nvlinkCentricSched) ==
+                   offsetof(ncclConfig_t, nvlinkCentricSched),
+               "the layout is that of ncclConfig_t");
+#endif
+
+/* Returns a configuration in which no field is set. */
+static struct nccl_config_layout undefined_config(void) {
+    const int none = NCCL_CONFIG_UNDEF_INT;
+    return (struct nccl_config_layout){
+        .size = sizeof(struct nccl_config_layout),
+        .magic = NCCL_CONFIG_MAGIC,
+        .blocking = none,
+        .cgaClusterSize = none,
+        .minCTAs = none,
+        .maxCTAs = none,
+        .splitShare = none,
+        .trafficClass = none,
+        .collnetEnable = none,
+        .CTAPolicy = none,
+        .shrinkShare = none,
+        .nvlsCTAs = none,
+        .nChannelsPerNetPeer = none,
+        .nvlinkCentricSched = none,
+        .graphUsageMode = none,
+        .numRmaCtx = none,
+        .maxP2pPeers = none,
+        .graphStreamOrdering = none,
+        .launchOrderImplicit = none,
+    };
+}
 
 struct nccl_state *state_new(const struct backend_group *group, struct cr_error *err) {
     struct nccl_state *s = calloc(1, sizeof(*s));
@@ -22,7 +57,7 @@ struct nccl_state *state_new(const struct backend_group *group, struct cr_error 
     s->caller_stream = group->stream;
     s->store = group->store;
     s->timeout_ms = group->timeout_ms;
-    s->config = (ncclConfig_t) NCCL_CONFIG_INITIALIZER;
+    s->config = undefined_config();
     s->may_rejoin = group->is_whole && group->can_rejoin;
     s->name = strdup(group->name);
     if (s->name != NULL) return s;
@@ -57,7 +92,7 @@ static int make_objects(struct nccl_state *s) {
     int e = api->cuStreamCreate(&s->own, CUDA_STREAM_NON_BLOCKING);
     if (e == 0) e = api->cuStreamCreate(&s->captured, CUDA_STREAM_NON_BLOCKING);
     if (e == 0) e = api->cuEventCreate(&s->ready, CUDA_EVENT_NO_TIMING);
-    if (e == 0) e = api->cuMemAlloc_v2(&s->scratch, sizeof(int32_t));
+    if (e == 0) e = api->cuMemAlloc(&s->scratch, sizeof(int32_t));
     return e;
 }
 
@@ -75,16 +110,17 @@ int prepare_device(struct nccl_state *s, struct cr_error *err) {
 
 void release_device(struct nccl_state *s) {
     const struct nccl_api *api = s->api;
-    if (s->scratch != 0) (void) api->cuMemFree_v2(s->scratch);
-    if (s->ready != NULL) (void) api->cuEventDestroy_v2(s->ready);
-    if (s->captured != NULL) (void) api->cuStreamDestroy_v2(s->captured);
-    if (s->own != NULL) (void) api->cuStreamDestroy_v2(s->own);
+    if (s->scratch != 0) (void) api->cuMemFree(s->scratch);
+    if (s->ready != NULL) (void) api->cuEventDestroy(s->ready);
+    if (s->captured != NULL) (void) api->cuStreamDestroy(s->captured);
+    if (s->own != NULL) (void) api->cuStreamDestroy(s->own);
 }
 
 /* ---- NCCL's configuration ---- */
 
-/* Sets *field to `value`, unless that is -1. `name` is the field's name for the error text, and
- * `since` the first version of NCCL that has the field. An older NCCL would ignore it. */
+/* Sets *field to `value`, unless `value` is -1. `name` is the field's name for the error text.
+ * `since` is the first version of NCCL that has the field; an older NCCL would ignore the field, so
+ * the function fails with -ENOTSUP if the loaded NCCL is older. */
 static int set_field(const struct nccl_api *api, int *field, int value, const char *name, int since,
                      struct cr_error *err) {
     if (value == -1) return 0;
@@ -99,39 +135,22 @@ static int set_field(const struct nccl_api *api, int *field, int value, const ch
 #define SET(member, field, since)                                                                  \
     if (rc == 0) rc = set_field(s->api, &s->config.field, c.member, #member, since, err)
 
-/* For a field that the headers lack with which this module was built. */
-#define REFUSE(member)                                                                             \
-    if (rc == 0 && c.member != -1)                                                                 \
-        rc = cr_fail(err, -ENOTSUP,                                                                \
-                     "configure NCCL: this module was built for %d, which has no '%s'",            \
-                     NCCL_VERSION_CODE, #member)
-
 static int set_fields(struct nccl_state *s, crunrt_nccl_config c, struct cr_error *err) {
     int rc = 0;
     SET(min_ctas, minCTAs, 21700);
     SET(max_ctas, maxCTAs, 21700);
     SET(cga_cluster_size, cgaClusterSize, 21700);
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 26, 0)
     SET(traffic_class, trafficClass, 22600);
-#else
-    REFUSE(traffic_class);
-#endif
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
     SET(collnet, collnetEnable, 22700);
     SET(cta_policy, CTAPolicy, 22700);
     SET(nvls_ctas, nvlsCTAs, 22700);
-#else
-    REFUSE(collnet);
-    REFUSE(cta_policy);
-    REFUSE(nvls_ctas);
-#endif
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
     SET(channels_per_net_peer, nChannelsPerNetPeer, 22800);
     SET(nvlink_centric_sched, nvlinkCentricSched, 22800);
-#else
-    REFUSE(channels_per_net_peer);
-    REFUSE(nvlink_centric_sched);
-#endif
+    SET(graph_usage_mode, graphUsageMode, 22900);
+    SET(rma_contexts, numRmaCtx, 22900);
+    SET(max_p2p_peers, maxP2pPeers, 23000);
+    SET(graph_stream_ordering, graphStreamOrdering, 23000);
+    SET(launch_order_implicit, launchOrderImplicit, 23100);
     return rc;
 }
 
@@ -147,12 +166,12 @@ int read_config(struct nccl_state *s, const crunrt_nccl_config *given, struct cr
     return 0;
 }
 
-ncclConfig_t config_of(const struct nccl_state *s) {
-    ncclConfig_t config = s->config;
-    config.blocking = s->is_blocking;
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-    config.commName = s->name;
-#endif
+union nccl_config config_of(const struct nccl_state *s) {
+    union nccl_config config = {.all = s->config};
+    int version = s->api->nccl_version;
+    config.all.version = version < NCCL_LAYOUT_VERSION ? (unsigned) version : NCCL_LAYOUT_VERSION;
+    config.all.blocking = s->is_blocking;
+    config.all.commName = s->name;
     return config;
 }
 

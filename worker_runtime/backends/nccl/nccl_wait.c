@@ -1,7 +1,7 @@
 /* Errors of CUDA and NCCL as texts, and waits.
  *
  * NCCL has no descriptor on which a wait could sleep. So a wait checks the CUDA event or the
- * communicator's asynchronous error again and again, until the deadline. At every turn it checks
+ * communicator's asynchronous error again and again, until the deadline. Each time it also checks
  * whether the agent has ended the round, which needs no request. Every 100 ms it also checks the
  * store for failures that other ranks have reported. This rank may not notice such a failure
  * itself: when a peer that is connected by NVLink dies, the kernel on this GPU does not end. */

@@ -23,7 +23,7 @@ bool reform_entry_read(const char *text, struct reform_entry *out) {
     return out->tag == 0 || (out->rank >= 0 && out->rank < out->size);
 }
 
-/* Returns the tag that most ranks have, 0 if no rank has one. */
+/* Returns the most frequent tag of a kept communicator; 0 if no rank has kept a communicator. */
 static uint64_t most_frequent_tag(const struct reform_entry *entries, int size) {
     uint64_t best = 0;
     int most = 0;
@@ -39,8 +39,9 @@ static uint64_t most_frequent_tag(const struct reform_entry *entries, int size) 
     return best;
 }
 
-/* Returns how many ranks have the communicator `tag`, or 0 if they are not the first ranks of the
- * round, or disagree about the size of that communicator. */
+/* Returns how many ranks have kept the communicator with this tag. Returns 0 if these ranks are not
+ * the first ranks of the round, if their entries differ in the communicator's size, or if there are
+ * more of these ranks than the size says. */
 static int count_survivors(const struct reform_entry *entries, int size, uint64_t tag) {
     int count = 0;
     while (count < size && entries[count].tag == tag) count++;
@@ -69,7 +70,8 @@ bool reform_decide(const struct reform_entry *entries, int size, uint64_t new_ta
     uint64_t tag = most_frequent_tag(entries, size);
     int count = tag != 0 ? count_survivors(entries, size, tag) : 0;
     if (count == 0 || !can_all(entries, size, count < size)) return true;
-    /* if no rank is lost, the ranks split the communicator, which gives them any order */
+    /* If a rank is lost, ncclCommShrink() is used, which keeps the old order of the ranks. If none
+     * is lost, ncclCommSplit() is used, which allows any order. */
     if (count < entries[0].size && !are_ascending(entries, count)) return true;
     int *old_ranks = calloc((size_t) count, sizeof(*old_ranks));
     if (old_ranks == NULL) return false;

@@ -9,20 +9,22 @@
 
 /* What one rank has and can do. */
 struct reform_entry {
-    bool can_shrink; /* it has ncclCommRevoke() and ncclCommShrink(), and may use them */
-    bool can_grow;   /* it has ncclCommGrow() */
-    uint64_t tag;    /* tag of the communicator that it has kept; 0 if it has kept none */
-    int rank, size;  /* its rank in that communicator, and how many ranks that communicator has */
+    bool can_shrink; /* true if the rank's NCCL has ncclCommRevoke() and ncclCommShrink(), and the
+                      * rank may use them */
+    bool can_grow;   /* true if the rank's NCCL has ncclCommGrow() */
+    uint64_t tag;    /* tag of the communicator that the rank has kept; 0 if it has kept none */
+    int rank, size;  /* the rank's number in the kept communicator, and how many ranks that has */
 };
 
 struct reform_plan {
-    bool is_fresh;    /* true: all ranks make a new communicator, and do not use the kept one */
+    bool is_fresh;    /* true if all ranks make a new communicator, and do not use the kept one */
     uint64_t new_tag; /* tag of the communicator that the ranks make now */
-    uint64_t old_tag; /* tag of the kept communicator; this and the members below are valid only if
+    uint64_t old_tag; /* tag of the kept communicator; this and the fields below are valid only if
                        * is_fresh is false */
     int old_size;     /* how many ranks the kept communicator has */
-    int survivors;    /* how many of them are in the new round; these are ranks 0 … survivors - 1 */
-    int *old_ranks;   /* [survivors] their ranks in the kept communicator, by new rank */
+    int survivors;    /* how many ranks of the kept communicator are in the new round; there they
+                       * are ranks 0 … survivors - 1 */
+    int *old_ranks;   /* [survivors] old_ranks[r] is rank r's number in the kept communicator */
 };
 
 #define REFORM_ENTRY_MAX 96 /* bytes of an entry as text, NUL included */
@@ -30,8 +32,9 @@ struct reform_plan {
 void reform_entry_write(const struct reform_entry *entry, char out[REFORM_ENTRY_MAX]);
 bool reform_entry_read(const char *text, struct reform_entry *out);
 
-/* Decides for the entries[size] of all ranks of the new round. NCCL numbers the ranks that remain
- * in their old order, and new ranks after them. So if the new round has another order, or if a rank
+/* Decides how the ranks of the new round make their communicator, and stores the plan in *out.
+ * entries[size] has one entry for each rank of the new round. NCCL numbers the ranks that remain in
+ * their old order, and new ranks after them. So if the new round has another order, or if a rank
  * lacks a function that is needed, the plan is "fresh". Returns false if memory is short. */
 bool reform_decide(const struct reform_entry *entries, int size, uint64_t new_tag,
                    struct reform_plan *out);

@@ -67,10 +67,11 @@ static uint16_t to_bfloat(float f) {
 #define NO_ALIASES _Pragma("GCC ivdep")
 #endif
 
-/* Defines one loop, which loads two elements, widens them to type `wide`, computes and stores. */
+/* Defines one function, whose loop loads an element of `a` and one of `b`, widens them to type
+ * `wide`, computes `expr` of them and stores the result. */
 #define LOOP(name, type, wide, load, store, expr)                                                  \
     static void name(void *out_, const void *a_, const void *b_, size_t n) {                       \
-        type *out = out_; /* NOLINT(bugprone-macro-parentheses): a type has none */                \
+        type *out = out_; /* NOLINT(bugprone-macro-parentheses): parentheses would be an error */  \
         const type *a = a_, *b = b_;                                                               \
         NO_ALIASES for (size_t i = 0; i < n; i++) {                                                \
             wide x = (wide) load(a[i]), y = (wide) load(b[i]);                                     \

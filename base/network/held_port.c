@@ -1,0 +1,28 @@
+/* Implements held_port.h. */
+#include "base/network/held_port.h"
+
+#include "base/cleanup.h"
+#include "base/network/address.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+static int hold(int family, uint16_t *port) {
+    struct sockaddr_storage any = {.ss_family = (sa_family_t) family};
+    socklen_t len = family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    int on = 1, off = 0;
+    CR_AUTO_FD int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -errno;
+    (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (family == AF_INET6) (void) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, (struct sockaddr *) &any, len) < 0 ||
+        getsockname(fd, (struct sockaddr *) &any, &len) < 0) return -errno;
+    *port = cr_address_port((struct sockaddr *) &any);
+    return cr_take_fd(&fd);
+}
+
+int cr_hold_port(uint16_t *port) {
+    int fd = hold(AF_INET6, port);
+    return fd >= 0 ? fd : hold(AF_INET, port);
+}

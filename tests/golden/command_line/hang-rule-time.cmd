@@ -1,0 +1,1 @@
+crun --hang-rule=1:x:loss= train.py

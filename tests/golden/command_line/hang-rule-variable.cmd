@@ -1,0 +1,1 @@
+PET_HANG_RULE=loss crun train.py

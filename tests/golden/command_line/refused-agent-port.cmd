@@ -1,0 +1,1 @@
+CRUN_AGENT_PORT=x crun logs --on a night

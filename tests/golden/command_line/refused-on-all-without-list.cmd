@@ -1,0 +1,1 @@
+CRUN_CLUSTER_HOSTS=nowhere crun --on=all train.py

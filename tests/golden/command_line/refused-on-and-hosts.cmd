@@ -1,0 +1,1 @@
+crun --on=a,b --hosts=c train.py

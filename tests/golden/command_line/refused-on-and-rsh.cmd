@@ -1,0 +1,1 @@
+crun --on=a,b --rsh=ssh train.py

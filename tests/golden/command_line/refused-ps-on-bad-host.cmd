@@ -1,0 +1,1 @@
+crun ps --on=a,a:b

@@ -1,0 +1,1 @@
+crun --value-rule='nan:3:loss=[^ ]+' train.py

@@ -1,0 +1,1 @@
+crun --value-rule='=1:3:loss=(.*)' train.py
