@@ -53,7 +53,11 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 open(os.path.join(os.environ["READY"], str(rank)), "w").close()
 while True:
     time.sleep(0.02)
-    if os.read(fd, 1):
+    try:
+        asked = os.read(fd, 1)
+    except BlockingIOError:  # a writer has opened the pipe and has not written yet
+        continue
+    if asked:
         with open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank), "w") as f:
             f.write("record")
 '''
@@ -73,7 +77,9 @@ def look(tmp, **more):
         assert done.returncode == 0, done
         rows = {r["rank"]: r for r in map(json.loads, done.stdout.splitlines())}
         if not more:
-            wait_for(lambda: len(list(logs.rglob("torch_flight_record_*"))) == 3, "the records")
+            wait_for(lambda: len(list(logs.rglob("torch_flight_record_*"))) == 3
+                     or job.poll() is not None, "the records")
+            assert job.poll() is None, job.communicate()
         return rows
     finally:
         job.terminate()
