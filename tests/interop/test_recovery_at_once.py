@@ -130,9 +130,12 @@ class Job:
         assert ends.poll(PATIENCE * 1000), "the target has not died"
         os.close(pidfd)
         died = time.monotonic()
-        self.wait_for(lambda: all(len(self.known[p].recoveries) > n for p, n in before.items()
-                                  if self.living()), "the survivors' next step")
-        assert all(alive(p) for p in before), "a survivor has died\n" + self.text()
+
+        def go_on():
+            assert all(alive(p) for p in before), "a survivor has died\n" + self.text()
+            self.living()
+            return all(len(self.known[p].recoveries) > n for p, n in before.items())
+        self.wait_for(go_on, "the survivors' next step")
         last = [self.known[p].recoveries[before[p]] for p in before]
         return [{"killed": r["result"] - killed, "died": r["result"] - died,
                  "told": r["told"] - died, "failed": r["failed"] - r["told"],

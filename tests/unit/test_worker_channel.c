@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -266,6 +268,90 @@ START_TEST(test_the_end_of_a_round_and_what_a_worker_says) {
 }
 END_TEST
 
+/* ---- a thread that waits for the end of the round ---- */
+
+struct watcher {
+    pthread_t thread;
+    atomic_int tid;
+    int result; /* of worker_channel_wait_over() */
+};
+
+/* Lets this thread, and threads that it makes, run only on the first processor that this process
+ * may use. */
+static void use_one_processor(void) {
+    cpu_set_t all, one;
+    size_t cpu = 0;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(all), &all), 0);
+    while (!CPU_ISSET(cpu, &all)) cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
+/* A thread of the policy SCHED_IDLE runs only when the other threads of its processor sleep. */
+static void *wait_over(void *arg) {
+    struct watcher *w = arg;
+    struct sched_param none = {0};
+    ck_assert_int_eq(sched_setscheduler(0, SCHED_IDLE, &none), 0);
+    atomic_store(&w->tid, (int) syscall(SYS_gettid));
+    w->result = worker_channel_wait_over(&rt.channel, cr_deadline_ms(60000));
+    return NULL;
+}
+
+/* Starts the watcher, and returns when it sleeps: it waits for the end of the round. */
+static void start_watcher(struct watcher *w) {
+    char path[64], state = 0;
+    ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_over, w), 0);
+    while (atomic_load(&w->tid) == 0) (void) usleep(1000);
+    (void) snprintf(path, sizeof(path), "/proc/self/task/%d/stat", atomic_load(&w->tid));
+    while (state != 'S') {
+        (void) usleep(1000);
+        FILE *stat = fopen(path, "re");
+        ck_assert_ptr_nonnull(stat);
+        ck_assert_int_eq(fscanf(stat, "%*d (%*[^)]) %c", &state), 1);
+        (void) fclose(stat);
+    }
+}
+
+static int result_of(struct watcher *w) {
+    ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
+    return w->result;
+}
+
+static void wait_for_the_end(struct agent *a) {
+    struct channel_packet p;
+    welcome(a);
+    ck_assert_int_eq(recv(a->fd, &p, sizeof(p), 0), 0);
+}
+
+/* The watcher gets the processor only when this thread sleeps. So the packet OVER wakes the
+ * watcher, but this thread has read the packet before the watcher runs. */
+START_TEST(test_another_thread_reads_the_end_first) {
+    struct channel_packet over = {.type = CHANNEL_OVER};
+    struct watcher w = {0};
+    use_one_processor();
+    open_good_channel(wait_for_the_end);
+    start_watcher(&w);
+    atomic_store(&the_agent.page->over, 1);
+    send_packet(&the_agent, &over);
+    worker_channel_read_all(&rt.channel);
+    ck_assert(rt.channel.round.is_over);
+    ck_assert_int_eq(result_of(&w), 1);
+    worker_channel_close(&rt.channel);
+    join_agent();
+}
+END_TEST
+
+START_TEST(test_another_thread_closes_the_channel) {
+    struct watcher w = {0};
+    open_good_channel(wait_for_the_end);
+    start_watcher(&w);
+    worker_channel_close(&rt.channel);
+    ck_assert_int_eq(result_of(&w), -ENOTCONN);
+    join_agent();
+}
+END_TEST
+
 /* ---- the flight record ---- */
 
 static void ask_for_record(struct agent *a) {
@@ -313,6 +399,8 @@ int main(void) {
     tcase_add_test(t, test_no_step_beyond_the_agreed_one);
     tcase_add_test(t, test_an_agent_that_dies_frees_the_frozen);
     tcase_add_test(t, test_the_end_of_a_round_and_what_a_worker_says);
+    tcase_add_test(t, test_another_thread_reads_the_end_first);
+    tcase_add_test(t, test_another_thread_closes_the_channel);
     tcase_add_test(t, test_the_flight_record_on_request);
     tcase_add_test(t, test_a_program_that_has_the_signal_keeps_it);
     suite_add_tcase(s, t);

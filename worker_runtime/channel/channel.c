@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -26,6 +27,30 @@
 #define AGENT_ANSWERS_MS INT64_C(5000)
 
 static atomic_bool channel_is_taken; /* true if a runtime of this process uses the channel */
+
+/* Wakes the threads in worker_channel_wait_over() when another thread has read the packet OVER or
+ * has closed the connection: the kernel does not wake them for a packet that another thread reads
+ * first. Neither belongs to one channel, because a thread may still wait when its channel is
+ * closed. */
+static struct {
+    atomic_int fd;        /* an eventfd, which is never read and never closed; 0: not made yet */
+    atomic_int waiting;   /* number of threads that wait */
+    atomic_uint closings; /* how often a connection was closed */
+} waker;
+
+static int make_waker(struct cr_error *why) {
+    if (atomic_load(&waker.fd) != 0) return 0;
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0) return cr_fail_errno(why, "reach the agent: make an eventfd");
+    atomic_store(&waker.fd, fd);
+    return 0;
+}
+
+static void wake_waiting_threads(void) {
+    const uint64_t one = 1;
+    if (atomic_load(&waker.waiting) == 0) return;
+    (void) !write(atomic_load(&waker.fd), &one, sizeof(one));
+}
 
 /* ---- connecting ---- */
 
@@ -157,6 +182,7 @@ static int connect_to_agent(struct worker_channel *c, struct cr_error *why) {
     socklen_t len = 0;
     char token[CHANNEL_TOKEN_MAX];
     int rc = read_variable(&at, &len, token, why);
+    if (rc == 0) rc = make_waker(why);
     if (rc == 0) rc = connect_to(c, &at, len, why);
     if (rc < 0) return rc;
     rc = send_hello(c, token);
@@ -193,8 +219,11 @@ void worker_channel_close(struct worker_channel *c) {
         atomic_store(&channel_is_taken, false);
         flight_set_agent("gone");
     }
-    cr_close_fd(&c->fd);
-    c->page = NULL;
+    int fd = atomic_exchange(&c->fd, -1);
+    atomic_store(&c->page, NULL);
+    (void) atomic_fetch_add(&waker.closings, 1);
+    wake_waiting_threads();
+    cr_close_fd(&fd);
 }
 
 /* ---- packets ---- */
@@ -218,7 +247,10 @@ int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms,
         struct channel_packet raw;
         ssize_t n = recv(c->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC);
         if (n >= 0) {
-            if (channel_packet_decode(&raw, (size_t) n, p) == 0) return 1;
+            if (channel_packet_decode(&raw, (size_t) n, p) == 0) {
+                if (p->type == CHANNEL_OVER) wake_waiting_threads();
+                return 1;
+            }
             break; /* the bytes are no valid packet; or n is 0, because the agent has closed the
                     * connection */
         }
@@ -241,29 +273,33 @@ void worker_channel_read_all(struct worker_channel *c) {
     if (round_state_is_frozen(&c->round)) c->round.change = (struct channel_packet){0};
 }
 
-/* Returns an epoll descriptor that becomes ready once for each packet that arrives on fd. EPOLLET
- * has this effect: without it, the descriptor would stay ready until another thread has read the
- * packet. On failure, returns a negative errno. */
-static int open_arrivals(int fd) {
+static int add_arrivals(int epoll, int fd) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
-    int arrivals = epoll_create1(EPOLL_CLOEXEC);
-    if (arrivals < 0) return -errno;
-    if (epoll_ctl(arrivals, EPOLL_CTL_ADD, fd, &event) == 0) return arrivals;
-    int rc = errno == EBADF ? -ENOTCONN : -errno;
-    (void) close(arrivals);
-    return rc;
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
-int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms) {
-    struct channel_page *page = c->page;
-    if (page == NULL) return -ENOTCONN;
-    CR_AUTO_FD int arrivals = open_arrivals(c->fd);
-    if (arrivals < 0) return arrivals;
-    /* The end of the round cannot be missed: the agent sets `over` before it sends the packet OVER,
-     * and `arrivals` is opened before `over` is read. So if `over` is not set yet, OVER will make
-     * `arrivals` ready. */
+/* Returns an epoll descriptor that becomes ready when a packet arrives on fd, and when another
+ * thread wakes this one. EPOLLET makes it ready once for each of these: without it, the descriptor
+ * would stay ready until another thread has read the packet. On failure, returns a negative
+ * errno. */
+static int open_arrivals(int fd) {
+    int arrivals = epoll_create1(EPOLL_CLOEXEC);
+    if (arrivals < 0) return -errno;
+    int rc = add_arrivals(arrivals, fd);
+    if (rc == 0) rc = add_arrivals(arrivals, atomic_load(&waker.fd));
+    if (rc == 0) return arrivals;
+    (void) close(arrivals);
+    return rc == -EBADF ? -ENOTCONN : rc;
+}
+
+/* Waits until `over` is set. The end of the round cannot be missed: the agent sets `over` before it
+ * sends the packet OVER, and `arrivals` is opened before `over` is read. So if `over` is not set
+ * yet, either OVER or the thread that reads OVER first makes `arrivals` ready. */
+static int wait_over(const struct channel_page *page, int arrivals, unsigned closings,
+                     int64_t deadline_ms) {
     while (atomic_load(&page->over) == 0) {
         struct epoll_event event;
+        if (atomic_load(&waker.closings) != closings) return -ENOTCONN;
         int n = epoll_wait(arrivals, &event, 1, cr_poll_timeout(deadline_ms));
         if (n < 0 && errno != EINTR) return -errno;
         if (n > 0 && (event.events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0) return -ENOTCONN;
@@ -271,6 +307,18 @@ int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms) {
             return -ETIMEDOUT;
     }
     return 1;
+}
+
+int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms) {
+    unsigned closings = atomic_load(&waker.closings);
+    const struct channel_page *page = c->page;
+    if (page == NULL) return -ENOTCONN;
+    CR_AUTO_FD int arrivals = open_arrivals(c->fd);
+    if (arrivals < 0) return arrivals;
+    (void) atomic_fetch_add(&waker.waiting, 1);
+    int rc = wait_over(page, arrivals, closings, deadline_ms);
+    (void) atomic_fetch_sub(&waker.waiting, 1);
+    return rc;
 }
 
 /* ---- groups ---- */

@@ -13,8 +13,9 @@
 
 struct worker_channel {
     /* the connection; -1 if there is none, so that sending and receiving fail */
-    int fd;
-    struct channel_page *page; /* memory shared with the agent; NULL if there is no connection */
+    atomic_int fd;
+    /* memory shared with the agent; NULL if there is no connection */
+    _Atomic(struct channel_page *) page;
     bool was_open;             /* true if a connection was made; stays true after it is closed */
     uint32_t bell_seen;        /* value of the page's bell when the worker last read all packets */
     struct round_state round;
@@ -38,8 +39,9 @@ int worker_channel_send(struct worker_channel *c, enum channel_type type, uint64
 int worker_channel_receive(struct worker_channel *c, int64_t deadline_ms, struct channel_packet *p);
 
 /* Waits until the agent has set `over` in the page, at most until deadline_ms. Reads no packet, so
- * another thread may use the channel during the wait. Returns 1 if `over` is set; -ETIMEDOUT at the
- * deadline; -ENOTCONN if there is no connection or it is lost; or another negative errno. */
+ * another thread may use the channel during the wait, and may close it. Returns 1 if `over` is set;
+ * -ETIMEDOUT at the deadline; -ENOTCONN if there is no connection, or if it is lost or closed; or
+ * another negative errno. */
 int worker_channel_wait_over(struct worker_channel *c, int64_t deadline_ms);
 
 /* Reads all packets that have arrived, and applies them to c->round. If the worker is frozen, waits
