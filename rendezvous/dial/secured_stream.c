@@ -1,4 +1,7 @@
-/* Implements secured_stream_internal.h. */
+/* Implements secured_stream_internal.h.
+ *
+ * With MUNGE, a thread of libuv's pool makes the tunnel, because munged may take up to 0.5 s to
+ * make the credential in it. The loop serves everything else meanwhile. */
 #include "rendezvous/dial/secured_stream_internal.h"
 
 #include "base/buffer.h"
@@ -10,16 +13,34 @@
 #include <string.h>
 
 #define OUT_OF_MEMORY "out of memory"
+/* Most bytes that are kept from the other end before the tunnel exists. A coordinator sends nothing
+ * before it has the first handshake message, so these bytes only show which other program it is. */
+#define EARLY_MAX     ((size_t) 1024)
+
+/* The making of a tunnel on another thread, which writes `tunnel`, `rc` and `err`. */
+struct making {
+    uv_work_t work;
+    struct secured_stream *stream;
+    struct secure_tunnel *tunnel;
+    int rc;
+    struct cr_error err;
+    char own_addr[RDZV_ADDR_MAX], peer_addr[RDZV_ADDR_MAX];
+};
 
 struct secured_stream {
-    struct tcp_stream *tcp;
+    uv_loop_t *loop;
+    struct tcp_stream *tcp; /* NULL once it is closed */
     struct secure_ring *ring;
     char *run_id;
     const struct secured_stream_events *events;
     void *arg;
-    struct secure_tunnel *tunnel; /* NULL until connected, and if `ring` is NULL */
+    struct making *making;          /* the making of the tunnel that is under way, or NULL */
+    struct secure_tunnel *tunnel; /* NULL until it is made, and if `ring` is NULL */
+    struct cr_buffer early;         /* bytes that came before the tunnel was made */
     struct cr_buffer waiting;       /* plain text to send once the tunnel is open */
-    bool is_refused;                /* true: on_refused was called; no event follows */
+    bool is_over;                   /* true: the owner knows that the stream is refused or lost; no
+                                     * event follows */
+    bool is_closing;                /* true: secured_stream_close() was called */
     void (*on_close)(void *arg);
     void *on_close_arg;
 };
@@ -46,11 +67,6 @@ static void send_waiting(struct secured_stream *s) {
 
 /* ---- the handshake ---- */
 
-/* Begins the handshake of a new connection. Returns 0, or a negative errno and a text in err. */
-static int begin(struct secured_stream *s, struct cr_error *err) {
-    return secure_ring_connect(s->ring, SECURE_MEMBER, s->run_id, &s->tunnel, err);
-}
-
 /* Reports that the tunnel has failed. If the coordinator has another secret, the next connection
  * tries the next key of the token file. */
 static void refuse(struct secured_stream *s) {
@@ -64,32 +80,12 @@ static void refuse(struct secured_stream *s) {
     } else {
         (void) snprintf(why, sizeof(why), "%s", secure_failure_text(failure, false));
     }
-    s->is_refused = true;
+    s->is_over = true;
     if (failure == SECURE_CHANGED) tcp_stream_reset(s->tcp);
     s->events->on_refused(s->arg, failure, why);
 }
 
-/* ---- the events of the connection ---- */
-
-static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
-    struct secured_stream *s = arg;
-    struct cr_error err = {0};
-    if (s->ring != NULL && begin(s, &err) < 0) {
-        s->is_refused = true;
-        s->events->on_refused(s->arg, SECURE_NO_SECRET, err.text);
-        return;
-    }
-    if (s->tunnel != NULL) send_sealed(s);
-    s->events->on_open(s->arg, own_addr, peer_addr);
-}
-
-static void on_data(void *arg, const char *data, size_t len) {
-    struct secured_stream *s = arg;
-    if (s->is_refused) return;
-    if (s->tunnel == NULL) {
-        s->events->on_data(s->arg, data, len);
-        return;
-    }
+static void take_bytes(struct secured_stream *s, const char *data, size_t len) {
     secure_tunnel_receive(s->tunnel, data, len);
     struct cr_buffer *in = secure_tunnel_in(s->tunnel);
     send_waiting(s);
@@ -99,9 +95,95 @@ static void on_data(void *arg, const char *data, size_t len) {
     if (secure_tunnel_state(s->tunnel) == SECURE_FAILED) refuse(s);
 }
 
+/* Call this when the tunnel is made, or could not be made: in that case `rc` is negative, and `err`
+ * says why. */
+static void begin(struct secured_stream *s, int rc, const struct cr_error *err,
+                  const char *own_addr, const char *peer_addr) {
+    if (rc < 0) {
+        s->is_over = true;
+        s->events->on_refused(s->arg, SECURE_NO_SECRET, err->text);
+        return;
+    }
+    if (s->tunnel != NULL) send_sealed(s);
+    s->events->on_open(s->arg, own_addr, peer_addr);
+    if (s->early.len > 0 && !s->is_closing) take_bytes(s, s->early.data, s->early.len);
+    cr_buffer_done(&s->early);
+}
+
+/* ---- making the tunnel on another thread ---- */
+
+static void finish_closing(struct secured_stream *s);
+
+static void make_tunnel(uv_work_t *work) {
+    struct making *m = work->data;
+    const struct secured_stream *s = m->stream;
+    m->rc = secure_ring_connect(s->ring, SECURE_MEMBER, s->run_id, &m->tunnel, &m->err);
+}
+
+static void on_made(uv_work_t *work, int status) {
+    struct making *m = work->data;
+    struct secured_stream *s = m->stream;
+    s->making = NULL;
+    if (status == 0 && !s->is_closing && !s->is_over) {
+        s->tunnel = m->tunnel;
+        begin(s, m->rc, &m->err, m->own_addr, m->peer_addr);
+    } else {
+        secure_tunnel_free(m->tunnel);
+        if (s->is_closing) finish_closing(s);
+    }
+    free(m);
+}
+
+/* Passes the making of the tunnel to the pool. Returns 0 or -ENOMEM. */
+static int begin_later(struct secured_stream *s, const char *own_addr, const char *peer_addr) {
+    struct making *m = calloc(1, sizeof(*m));
+    if (m == NULL) return -ENOMEM;
+    m->stream = s;
+    m->work.data = m;
+    (void) snprintf(m->own_addr, sizeof(m->own_addr), "%s", own_addr);
+    (void) snprintf(m->peer_addr, sizeof(m->peer_addr), "%s", peer_addr);
+    s->making = m;
+    (void) uv_queue_work(s->loop, &m->work, make_tunnel, on_made);
+    return 0;
+}
+
+/* ---- the events of the connection ---- */
+
+static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
+    struct secured_stream *s = arg;
+    struct cr_error err = {0};
+    int rc = 0;
+    if (s->ring != NULL && secure_ring_is_munge(s->ring)) {
+        if (begin_later(s, own_addr, peer_addr) < 0) tcp_stream_break(s->tcp, OUT_OF_MEMORY);
+        return;
+    }
+    if (s->ring != NULL) {
+        rc = secure_ring_connect(s->ring, SECURE_MEMBER, s->run_id, &s->tunnel, &err);
+    }
+    begin(s, rc, &err, own_addr, peer_addr);
+}
+
+/* Keeps bytes until the tunnel is made, at most EARLY_MAX. */
+static void keep_early(struct secured_stream *s, const char *data, size_t len) {
+    size_t room = EARLY_MAX - s->early.len;
+    if (cr_buffer_append(&s->early, data, len < room ? len : room) < 0) {
+        tcp_stream_break(s->tcp, OUT_OF_MEMORY);
+    }
+}
+
+static void on_data(void *arg, const char *data, size_t len) {
+    struct secured_stream *s = arg;
+    if (s->is_over) return;
+    if (s->making != NULL) keep_early(s, data, len);
+    else if (s->tunnel == NULL) s->events->on_data(s->arg, data, len);
+    else take_bytes(s, data, len);
+}
+
 static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     struct secured_stream *s = arg;
-    if (!s->is_refused) s->events->on_lost(s->arg, how, why);
+    if (s->is_over) return;
+    s->is_over = true;
+    s->events->on_lost(s->arg, how, why);
 }
 
 static const struct tcp_stream_events tcp_events = {
@@ -111,6 +193,7 @@ static const struct tcp_stream_events tcp_events = {
 
 static void secured_stream_free(struct secured_stream *s) {
     secure_tunnel_free(s->tunnel);
+    cr_buffer_done(&s->early);
     cr_buffer_done(&s->waiting);
     free(s->run_id);
     free(s);
@@ -121,7 +204,7 @@ struct secured_stream *secured_stream_new(uv_loop_t *loop, const char *host, uin
                                           const struct secured_stream_events *events, void *arg) {
     struct secured_stream *s = calloc(1, sizeof(*s));
     if (s == NULL) return NULL;
-    *s = (struct secured_stream){.ring = ring, .events = events, .arg = arg};
+    *s = (struct secured_stream){.loop = loop, .ring = ring, .events = events, .arg = arg};
     s->run_id = strdup(run_id);
     if (s->run_id != NULL) s->tcp = tcp_stream_new(loop, host, port, &tcp_events, s);
     if (s->tcp != NULL) return s;
@@ -147,17 +230,27 @@ void secured_stream_flush(struct secured_stream *s) {
     tcp_stream_flush(s->tcp);
 }
 
-static void on_tcp_closed(void *arg) {
-    struct secured_stream *s = arg;
+/* Frees a stream that the owner has closed, once its connection is closed and no thread makes its
+ * tunnel any more. */
+static void finish_closing(struct secured_stream *s) {
+    if (s->tcp != NULL || s->making != NULL) return;
     void (*on_close)(void *) = s->on_close;
     void *owner = s->on_close_arg;
     secured_stream_free(s);
     on_close(owner);
 }
 
+static void on_tcp_closed(void *arg) {
+    struct secured_stream *s = arg;
+    s->tcp = NULL;
+    finish_closing(s);
+}
+
 void secured_stream_close(struct secured_stream *s, void (*on_close)(void *arg), void *arg) {
+    s->is_closing = true;
     s->on_close = on_close;
     s->on_close_arg = arg;
     if (s->tunnel != NULL && secure_tunnel_is_open(s->tunnel)) secured_stream_flush(s);
+    if (s->making != NULL) (void) uv_cancel((uv_req_t *) &s->making->work);
     tcp_stream_close(s->tcp, on_tcp_closed, s);
 }

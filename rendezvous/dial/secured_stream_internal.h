@@ -11,8 +11,9 @@ struct secured_stream;
 
 /* Called on the loop's thread, never from inside a function of this header. */
 struct secured_stream_events {
-    /* The TCP connection is established, and the ends begin to authenticate each other. Bytes that
-     * the owner sends before that has succeeded are kept, and sent after it. */
+    /* The TCP connection is established, and the ends begin to authenticate each other; with MUNGE,
+     * this end has its credential. Bytes that the owner sends from now on are kept until the ends
+     * have authenticated each other, and sent after that. */
     void (*on_open)(void *arg, const char *own_addr, const char *peer_addr);
     void (*on_data)(void *arg, const char *data, size_t len);
     void (*on_lost)(void *arg, enum rendezvous_loss how, const char *why);

@@ -17,8 +17,7 @@ static int64_t now_ms(const struct relay_node *n) { return (int64_t) uv_now(n->o
 
 /* ---- closing ---- */
 
-static void on_closed(uv_handle_t *handle) {
-    struct relay_node *n = handle->data;
+static void handle_closed(struct relay_node *n) {
     struct rendezvous_relay *owner = n->owner;
     if (--n->open_handles > 0) return;
     LIST_REMOVE(n, entry);
@@ -29,6 +28,8 @@ static void on_closed(uv_handle_t *handle) {
     free(n);
     relay_freed_one(owner);
 }
+
+static void on_closed(uv_handle_t *handle) { handle_closed(handle->data); }
 
 static void close_node(struct relay_node *n, bool is_broken) {
     if (n->closing) return;
@@ -210,14 +211,18 @@ static void got_plain(struct relay_node *n, const char *data, size_t len) {
     }
 }
 
-static void got_bytes(struct relay_node *n, const char *data, size_t len) {
-    secure_tunnel_receive(n->tunnel, data, len);
+static void agree(struct relay_node *n);
+
+/* Handles the bytes that have come through the tunnel, sends those that wait in it, and ends the
+ * connection if the tunnel has failed. */
+static void settle(struct relay_node *n) {
     struct cr_buffer *in = secure_tunnel_in(n->tunnel);
     struct cr_buffer plain = *in;
     *in = (struct cr_buffer){0};
     if (plain.len > 0) got_plain(n, plain.data, plain.len);
     cr_buffer_done(&plain);
     if (n->closing) return;
+    if (secure_tunnel_state(n->tunnel) == SECURE_AGREE) agree(n);
     if (secure_tunnel_state(n->tunnel) != SECURE_FAILED || n->ends) {
         flush(n);
         return;
@@ -228,6 +233,30 @@ static void got_bytes(struct relay_node *n, const char *data, size_t len) {
     else relay_node_end(n, why == SECURE_CHANGED || why == SECURE_MEMORY);
 }
 
+static void compute(uv_work_t *work) {
+    const struct relay_node *n = work->data;
+    secure_tunnel_agree(n->tunnel);
+}
+
+static void on_computed(uv_work_t *work, int status) {
+    struct relay_node *n = work->data;
+    n->agrees = false;
+    if (!n->closing && status == 0) {
+        secure_tunnel_agreed(n->tunnel);
+        settle(n);
+    }
+    handle_closed(n);
+}
+
+/* Lets a thread of libuv's pool check the node's credential and answer its handshake, because
+ * munged may take up to 0.5 s. */
+static void agree(struct relay_node *n) {
+    if (n->agrees) return;
+    n->agrees = true;
+    n->open_handles++;
+    (void) uv_queue_work(n->owner->loop, &n->work, compute, on_computed);
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     (void) suggested;
     struct rendezvous_relay *owner = ((struct relay_node *) handle->data)->owner;
@@ -236,15 +265,21 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     struct relay_node *node = stream->data;
-    if (n > 0) got_bytes(node, buf->base, (size_t) n);
-    else if (n < 0) lost(node, n == UV_EOF ? RENDEZVOUS_CLOSED : RENDEZVOUS_BROKEN);
+    if (n > 0) {
+        secure_tunnel_receive(node->tunnel, buf->base, (size_t) n);
+        settle(node);
+    } else if (n < 0) {
+        lost(node, n == UV_EOF ? RENDEZVOUS_CLOSED : RENDEZVOUS_BROKEN);
+    }
 }
 
 /* ---- accepting ---- */
 
 static int open_tunnel(struct relay_node *n) {
     struct secure_ring *ring = n->owner->ring;
-    return secure_accept(ring != NULL ? secure_ring_keys(ring) : NULL, &n->tunnel, NULL);
+    int rc = secure_accept(ring != NULL ? secure_ring_keys(ring) : NULL, &n->tunnel, NULL);
+    if (rc == 0 && ring != NULL && secure_ring_is_munge(ring)) secure_tunnel_defer(n->tunnel);
+    return rc;
 }
 
 int relay_node_accept(struct rendezvous_relay *relay) {
@@ -253,7 +288,7 @@ int relay_node_accept(struct rendezvous_relay *relay) {
     n->owner = relay;
     (void) uv_tcp_init(relay->loop, &n->tcp);
     (void) uv_timer_init(relay->loop, &n->timer);
-    n->tcp.data = n->timer.data = n->write.data = n;
+    n->tcp.data = n->timer.data = n->write.data = n->work.data = n;
     n->open_handles = 2;
     LIST_INSERT_HEAD(&relay->nodes, n, entry);
     int rc = uv_accept((uv_stream_t *) &relay->listener, (uv_stream_t *) &n->tcp);

@@ -42,6 +42,8 @@ struct relay_node {
     uv_timer_t timer;
     uv_write_t write;
     uv_shutdown_t shutdown;
+    uv_work_t work;            /* with MUNGE: computes the answer to the node's handshake */
+    bool agrees;               /* true: `work` is under way; it counts as an open handle */
     bool write_busy;
     bool ends;                 /* true: end-of-file follows the queued bytes */
     bool is_shut;              /* true: end-of-file was sent */

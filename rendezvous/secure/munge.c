@@ -19,10 +19,10 @@
 #include <sys/stat.h>
 
 /* How long a caller waits for munged, in milliseconds: FIRST_CALL_MS at the start of the process,
- * CALL_MS for each credential. An answer normally comes within 1 ms. A node, a relay and the store
- * of a round wait on their event loops, and a coordinator on a thread of libuv's pool. Without the
- * limit, a munged that is stopped would block a loop for many seconds, until the node counts as
- * lost. */
+ * CALL_MS for each credential. An answer normally comes within 1 ms. Nodes, relays, coordinators
+ * and the stores of rounds wait on threads of libuv's pool, and operators on their only thread.
+ * Without the limit, a munged that is stopped would occupy the threads of the pool for many
+ * seconds, so that other work, such as resolving names, would have to wait. */
 #define FIRST_CALL_MS 10000
 #define CALL_MS       500
 

@@ -136,8 +136,9 @@ const struct secure_keys *secure_ring_keys(struct secure_ring *ring);
 /* Returns whether the ends authenticate by MUNGE, and not by a token file. */
 bool secure_ring_is_munge(const struct secure_ring *ring);
 /* Makes the tunnel of a node's or an operator's next connection: with the key that
- * secure_ring_choose() chooses, or with a new credential of MUNGE. Returns 0 and stores the tunnel
- * in *out; or a negative errno, and sets err. */
+ * secure_ring_choose() chooses, or with a new credential of MUNGE. With MUNGE it waits for munged,
+ * for up to 0.5 s, and may run on any thread, also while other threads use the ring. Returns 0 and
+ * stores the tunnel in *out; or a negative errno, and sets err. */
 int secure_ring_connect(struct secure_ring *ring, enum secure_role role, const char *run_id,
                         struct secure_tunnel **out, struct cr_error *err);
 /* Stores in `key` the key with which this end begins its next connection: at first, the newest one

@@ -32,10 +32,13 @@ struct gate_line {
     struct store_space *space;     /* NULL once the space has dropped this connection */
     LIST_ENTRY(gate_line) next;    /* links of space->lines */
     struct store_trunk *trunk;     /* NULL until HELLO has come */
+    struct store_codec functions;  /* the codec of the space */
     void *codec;                   /* result of the codec's open(); NULL if the space has no
                                     * codec */
     struct cr_buffer in, out, writing;
     bool is_writing;
+    uv_work_t work;                /* the work() of the codec */
+    bool is_working;               /* true: `work` is under way; it counts as a handle */
     int handles;                   /* libuv handles that are not closed yet */
 };
 
@@ -52,15 +55,17 @@ struct store_trunk {
 
 /* ---- the end of connections and trunks ---- */
 
-static void on_handle_closed(uv_handle_t *handle) {
-    struct gate_line *line = handle->data;
+static void drop_handle(struct gate_line *line) {
     if (--line->handles > 0) return;
+    if (line->codec != NULL) line->functions.close(line->codec);
     cr_buffer_done(&line->in);
     cr_buffer_done(&line->out);
     cr_buffer_done(&line->writing);
     store_server_given_back(line->server);
     free(line);
 }
+
+static void on_handle_closed(uv_handle_t *handle) { drop_handle(handle->data); }
 
 /* Closes a connection; its trunk, if it has one, waits for the next connection. */
 static void close_line(struct gate_line *line) {
@@ -73,7 +78,6 @@ static void close_line(struct gate_line *line) {
         line->trunk->line = NULL;
         line->trunk->lost_ms = uv_now(&line->server->loop);
     }
-    if (line->codec != NULL) space->codec.close(line->codec);
     uv_close((uv_handle_t *) &line->tcp, on_handle_closed);
     uv_close((uv_handle_t *) &line->greeting, on_handle_closed);
 }
@@ -139,7 +143,7 @@ static void flush_line(struct gate_line *line) {
 /* Appends bytes to line->out, through the space's codec if it has one. Returns 0 or -ENOMEM. */
 static int send_bytes(struct gate_line *line, const void *data, size_t len) {
     if (line->codec == NULL) return cr_buffer_append(&line->out, data, len);
-    return line->space->codec.send(line->codec, data, len, &line->out);
+    return line->functions.send(line->codec, data, len, &line->out);
 }
 
 static void charge(struct store_trunk *t) {
@@ -276,19 +280,51 @@ static void take_plain(struct gate_line *line) {
     store_turn_flush_woken(space);
 }
 
-/* Appends received bytes to line->in, through the codec if there is one, and handles them. */
-static void take_bytes(struct gate_line *line, const void *data, size_t len) {
-    int rc;
-    line->space->bytes_in += len;
-    if (line->codec == NULL) {
-        rc = cr_buffer_append(&line->in, data, len);
-    } else {
-        rc = line->space->codec.receive(line->codec, data, len, &line->in, &line->out);
-        flush_line(line);
-    }
+static void begin_work(struct gate_line *line);
+
+/* Sends and handles what the codec's receive() or worked(), which has returned `rc`, has appended
+ * to line->out and line->in. */
+static void take_decoded(struct gate_line *line, int rc) {
+    flush_line(line);
     if (line->space == NULL) return;
     if (rc < 0) close_line(line);
+    else if (line->functions.needs_work(line->codec)) begin_work(line);
     else if (line->in.len > 0) take_plain(line);
+}
+
+static void do_work(uv_work_t *work) {
+    struct gate_line *line = work->data;
+    line->functions.work(line->codec);
+}
+
+static void on_worked(uv_work_t *work, int status) {
+    struct gate_line *line = work->data;
+    (void) status; /* nobody cancels the work */
+    line->is_working = false;
+    if (line->space != NULL) {
+        take_decoded(line, line->functions.worked(line->codec, &line->in, &line->out));
+    }
+    drop_handle(line);
+}
+
+static void begin_work(struct gate_line *line) {
+    if (line->is_working) return;
+    line->is_working = true;
+    line->handles++;
+    (void) uv_queue_work(&line->server->loop, &line->work, do_work, on_worked);
+}
+
+/* Appends received bytes to line->in, through the codec if there is one, and handles them. */
+static void take_bytes(struct gate_line *line, const void *data, size_t len) {
+    struct cr_buffer *in = &line->in;
+    line->space->bytes_in += len;
+    if (line->codec != NULL) {
+        take_decoded(line, line->functions.receive(line->codec, data, len, in, &line->out));
+    } else if (cr_buffer_append(in, data, len) < 0) {
+        close_line(line);
+    } else {
+        take_plain(line);
+    }
 }
 
 static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
@@ -303,7 +339,7 @@ static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
 static void init_handles(struct gate_line *line) {
     (void) uv_tcp_init(&line->server->loop, &line->tcp);
     (void) uv_timer_init(&line->server->loop, &line->greeting);
-    line->tcp.data = line->greeting.data = line->write.data = line;
+    line->tcp.data = line->greeting.data = line->write.data = line->work.data = line;
     line->handles = 2;
 }
 
@@ -326,6 +362,7 @@ static void on_handoff(void *arg, const struct store_handoff *handoff) {
     if (rc < 0) (void) close(handoff->fd);
     if (rc == 0) rc = uv_read_start((uv_stream_t *) &line->tcp, on_alloc, on_read);
     if (rc == 0) rc = uv_timer_start(&line->greeting, on_greeting, GREETING_MS, 0);
+    line->functions = space->codec;
     if (rc == 0 && space->codec.open != NULL) {
         line->codec = space->codec.open(space->codec.arg);
         if (line->codec == NULL) rc = -ENOMEM;

@@ -132,9 +132,9 @@ void store_server_given_back(struct store_server *server);
 
 /* ---- gateways (store/gateway) ---- */
 
-/* What lies between a gateway's connection and its trunk, such as encryption. All functions are
- * called on the server's thread. If `open` is NULL, the bytes of the connection are those of the
- * trunk. */
+/* What lies between a gateway's connection and its trunk, such as encryption. All functions but
+ * work() are called on the server's thread. If `open` is NULL, the bytes of the connection are
+ * those of the trunk. */
 struct store_codec {
     /* Begins a connection. Returns the pointer that the other functions get as `codec`, or NULL if
      * memory is short. */
@@ -147,6 +147,14 @@ struct store_codec {
     /* Appends to `out` the bytes that must be sent on the connection so that the other end gets the
      * plain bytes `data`. Returns 0 or -ENOMEM. */
     int (*send)(void *codec, const void *data, size_t len, struct cr_buffer *out);
+    /* needs_work() returns whether something is to be computed that takes long: after receive(),
+     * the server then calls work() on another thread, and worked() once work() has returned.
+     * Meanwhile it may call receive(), but neither send() nor close(). worked() does what receive()
+     * does, without new bytes. */
+    bool (*needs_work)(const void *codec);
+    void (*work)(void *codec);
+    int (*worked)(void *codec, struct cr_buffer *in, struct cr_buffer *out);
+    /* Ends a connection. May be called after the space is closed, so it must not use `arg`. */
     void (*close)(void *codec);
     void *arg;
 };

@@ -18,7 +18,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import secure_raw
-from crun_test import BUILD, CRUN, CRUN_STORE, SCALE, clean_env, run_tests, skip, wait_for
+from crun_test import (BUILD, CRUN, CRUN_STORE, SCALE, clean_env, kill, run_tests, skip,
+                       wait_for)
 from free_port import free_port
 from nodes import Nodes
 
@@ -321,29 +322,96 @@ def silent_munged(munged):
     os.rename(away, munged.socket)
 
 
+def serves_others_first(munged, address, make, secret, others_bytes):
+    """Begins a connection whose credential the process at `address` has to read, while munged does
+    not answer. Returns whether another connection is answered before that one."""
+    with connect(address) as waiting, connect(address) as other, silent_munged(munged) as silent:
+        waiting.sendall(greeting(make(), secret)[0])
+        with silent.accept()[0]:  # from now on the process waits for munged
+            other.sendall(others_bytes)
+            answered, _, _ = select.select([waiting, other], [], [], 30 * SCALE)
+    assert answered, "nobody is answered"
+    wait_for(lambda: offer(address, make(), secret).startswith(b"CRUNK"), "munged to answer again")
+    return waiting not in answered
+
+
+def expect_others_first(*args):
+    # tries again if the process, without processor time for 0.5 s, has stopped waiting for munged
+    assert any(serves_others_first(*args) for _ in range(5)), "all wait for munged"
+
+
 def test_a_silent_munged_delays_nobody_else(tmp):
     """While the host waits for its munged, it serves other connections: it refuses an operator
     without MUNGE before the node whose credential munged does not read."""
     secret = secrets.token_bytes(32)
-
-    def make():
-        return cluster.b.encode(LABEL + secret, "--restrict-uid", os.geteuid())
-
-    def answers_others_first():
-        with connect(it.endpoint) as waiting, connect(it.endpoint) as other, \
-                silent_munged(cluster.a) as silent:
-            waiting.sendall(greeting(make(), secret)[0])
-            with silent.accept()[0]:  # from now on the host waits for munged
-                other.sendall(b"CRUNrdzv")
-                answered, _, _ = select.select([waiting, other], [], [], 30 * SCALE)
-        assert answered, "the host answers nobody"
-        wait_for(lambda: offer(it.endpoint, make(), secret).startswith(b"CRUNK"),
-                 "the host to have its munged again")
-        return waiting not in answered
-
     with Cluster(tmp) as cluster, job(tmp, cluster) as it:
-        # tries again if the host, without processor time for 0.5 s, has stopped waiting for munged
-        assert any(answers_others_first() for _ in range(5)), "the host waits for munged"
+        make = lambda: cluster.b.encode(LABEL + secret, "--restrict-uid", os.geteuid())
+        expect_others_first(cluster.a, it.endpoint, make, secret, b"CRUNrdzv")
+
+
+def test_a_silent_munged_does_not_delay_a_relay(tmp):
+    secret = secrets.token_bytes(32)
+    with Cluster(tmp) as cluster:
+        make = lambda: cluster.b.encode(LABEL + secret, "--restrict-uid", os.geteuid())
+        relay = subprocess.Popen([AGENT, "relay", f"127.0.0.1:{free_port()}", "--auth=munge",
+                                  "--listen=127.0.0.1:0"], stdout=subprocess.PIPE, text=True,
+                                 env=clean_env(MUNGE_SOCKET=cluster.a.socket))
+        try:
+            address = relay.stdout.readline().strip()
+            expect_others_first(cluster.a, address, make, secret, b"CRUNrdzv")
+        finally:
+            kill(relay)
+
+
+def test_a_silent_munged_does_not_delay_the_store_of_a_round(tmp):
+    """A worker on the node of the store is answered while the store waits for munged because of the
+    gateway of another node."""
+    secret = secrets.token_bytes(32)
+    with Cluster(tmp) as cluster, Nodes(tmp, "--nnodes=2", "--store-gateway") as nodes:
+        started = [nodes.start_host("a", **task(cluster.a)), nodes.start("b", **task(cluster.b))]
+
+        def workers():
+            found = sorted(nodes.workers(), key=lambda w: w.rank)
+            return found if len(found) == 2 else None
+        first = wait_for(workers, "two workers")[0]  # its node has the store
+        here, there = (cluster.a, cluster.b)[::1 if first.node == "a" else -1]
+        make = lambda: there.encode(LABEL + secret, "--restrict-uid", os.geteuid())
+        ping = b"\0\xce\xf7\x85\x3c" + b"\x0d" + bytes(4)
+        expect_others_first(here, "%s:%d" % first.address, make, secret, ping)
+        for w in nodes.workers():
+            w.signal(Nodes.WELL)
+        assert [n.wait() for n in started] == [0, 0], [n.text for n in started]
+
+
+def test_a_silent_munged_does_not_delay_a_node_that_connects(tmp):
+    """A node goes on to print what its worker writes while it waits for the credential with which
+    it connects again to its coordinator."""
+    port = free_port()
+    serve = [AGENT, "serve", "--auth=munge", f"--listen=127.0.0.1:{port}"]
+    worker = ("-c", f"while [ ! -e {tmp}/end ]; do echo tick; sleep 0.02; done")
+    with Cluster(tmp) as cluster, contextlib.ExitStack() as stack:
+        def coordinate():
+            agent = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True,
+                                     env=clean_env(MUNGE_SOCKET=cluster.a.socket))
+            stack.callback(kill, agent)
+            assert agent.stdout.readline().strip() == f"127.0.0.1:{port}"
+            return agent
+
+        agent = coordinate()
+        with Nodes(tmp, "--nnodes=1:2", endpoint=f"127.0.0.1:{port}",
+                   conf="is_host=0,coordinator_wait=60,last_call_timeout=0.3") as nodes:
+            node = nodes.start("b", program="/bin/sh", args=worker, **task(cluster.b))
+            wait_for(lambda: "tick" in node.text, "the worker's output")
+            kill(agent)
+            with silent_munged(cluster.b) as silent:
+                coordinate()
+                with silent.accept()[0]:  # from now on the node waits for its munged
+                    before = len(node.text)
+                    wait_for(lambda: "munged does not answer" in node.text[before:], "its line")
+                    ticks = node.text[before:].partition("munged does not answer")[0].count("tick")
+            assert ticks >= 2, node.text[before:]
+            (tmp / "end").touch()
+            assert node.wait() == 0, node.text
 
 
 if __name__ == "__main__":
