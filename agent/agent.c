@@ -657,7 +657,7 @@ static int open_paired(struct agent *a, struct cr_error *err) {
     const struct agent_job *job = a->job;
     if (job->pair_command == NULL) return 0;
     return paired_open(a->loop, job->pair_command, job->pair_timeout_ms, agent_worker_count(a),
-                       on_paired, a, &a->paired, err);
+                       job->rendezvous.ports, on_paired, a, &a->paired, err);
 }
 
 static int open_hang(struct agent *a, struct cr_error *err) {

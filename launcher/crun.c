@@ -466,9 +466,13 @@ static int wrap_program(struct program *program, const char *option, const char 
 static int prepare_frameworks(const struct options *options, struct program *program,
                               struct cr_error *err) {
     bool jax = options->value[OPTION_JAX] != NULL, tf = options->value[OPTION_TF_CONFIG] != NULL;
+    const char *ports = options->value[OPTION_PORT_RANGE];
+    bool has_ports = ports != NULL && ports[0] != '\0';
+    char value[32];
     if (!jax && !tf) return 0;
-    return wrap_program(program, "--framework-worker", jax && tf ? "jax,tf" : jax ? "jax" : "tf",
-                        err);
+    (void) snprintf(value, sizeof(value), "%s%s%s", jax && tf ? "jax,tf" : jax ? "jax" : "tf",
+                    has_ports ? "@" : "", has_ports ? ports : "");
+    return wrap_program(program, "--framework-worker", value, err);
 }
 
 /* Prepares the program for MPI if --pmi is given, or if it is linked with an MPI of the MPICH

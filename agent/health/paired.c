@@ -68,6 +68,7 @@ static void on_over(void *arg, const char *why) {
 }
 
 int paired_open(uv_loop_t *loop, const char *command, int64_t timeout_ms, uint32_t workers,
+                struct cr_port_range ports,
                 void (*on_result)(void *arg, uint64_t id, const char *why), void *arg,
                 struct paired **out, struct cr_error *err) {
     struct paired *p = calloc(1, sizeof(*p));
@@ -76,7 +77,7 @@ int paired_open(uv_loop_t *loop, const char *command, int64_t timeout_ms, uint32
     p->arg = arg;
     p->options = (struct health_options){.what = "paired test", .command = command,
                                          .timeout_ms = timeout_ms, .workers = workers};
-    p->socket = cr_hold_port(&p->port);
+    p->socket = cr_hold_port(ports, &p->port);
     if (p->socket < 0) {
         int rc = p->socket;
         free(p);

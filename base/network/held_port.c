@@ -3,26 +3,26 @@
 
 #include "base/cleanup.h"
 #include "base/network/address.h"
+#include "base/network/bind_port.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-static int hold(int family, uint16_t *port) {
+static int hold(int family, struct cr_port_range ports, uint16_t *port) {
     struct sockaddr_storage any = {.ss_family = (sa_family_t) family};
     socklen_t len = family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    int on = 1, off = 0;
+    int off = 0;
     CR_AUTO_FD int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return -errno;
-    (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (family == AF_INET6) (void) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (bind(fd, (struct sockaddr *) &any, len) < 0 ||
-        getsockname(fd, (struct sockaddr *) &any, &len) < 0) return -errno;
+    int rc = cr_bind_port(fd, &any, len, ports);
+    if (rc < 0) return rc;
     *port = cr_address_port((struct sockaddr *) &any);
     return cr_take_fd(&fd);
 }
 
-int cr_hold_port(uint16_t *port) {
-    int fd = hold(AF_INET6, port);
-    return fd >= 0 ? fd : hold(AF_INET, port);
+int cr_hold_port(struct cr_port_range ports, uint16_t *port) {
+    int fd = hold(AF_INET6, ports, port);
+    return fd >= 0 || fd == -EADDRINUSE ? fd : hold(AF_INET, ports, port);
 }

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 /* Executes the program argv[1] with the arguments that follow. argv[0] names the frameworks: "jax",
- * "tf" or "jax,tf". Does not return on success. On failure, returns a negative errno and sets
- * err. */
+ * "tf" or "jax,tf"; "@LO-HI" may follow, the ports from which this function chooses. Does not
+ * return on success. On failure, returns a negative errno and sets err. */
 int frameworks_run_worker(char *const *argv, struct cr_error *err);
 
 /* Appends the value of TF_CONFIG for worker `index` of a cluster whose workers have these addresses

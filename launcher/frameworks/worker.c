@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/memory.h"
+#include "base/network/bind_port.h"
 #include "base/parse.h"
 #include "store/store.h"
 
@@ -27,6 +28,7 @@
 struct place {
     uint32_t rank, world_size, local_rank;
     struct store *store;
+    struct cr_port_range ports;
     int fd; /* socket that is bound to a free port, so that no other worker of the host gets this
              * port; closed when all addresses are known; -1 if no port is needed */
     char address[ADDRESS_MAX]; /* "HOST:PORT" of this free port, with [] around an IPv6 address */
@@ -62,7 +64,7 @@ static int read_place(struct place *p, struct cr_error *err) {
 
 /* ---- a free port ---- */
 
-/* Stores in *out the address from which this host sends packets to the store, with port 0. For
+/* Stores in *out the address from which this host sends packets to the store, with any port. For
  * this, it connects a UDP socket to the store's address, which sends nothing, and reads the
  * socket's own address. */
 static int own_address(struct sockaddr_storage *out, socklen_t *len, struct cr_error *err) {
@@ -81,13 +83,11 @@ static int own_address(struct sockaddr_storage *out, socklen_t *len, struct cr_e
     }
     freeaddrinfo(list);
     if (rc < 0) return cr_fail(err, rc, "this host has no address that reaches '%.200s'", host);
-    if (out->ss_family == AF_INET6) ((struct sockaddr_in6 *) out)->sin6_port = 0;
-    else ((struct sockaddr_in *) out)->sin_port = 0;
     return 0;
 }
 
-/* Binds a socket to a free port of this host. Stores the socket in p->fd and its address in
- * p->address. */
+/* Binds a socket to a free port of p->ports at this host. Stores the socket in p->fd, and its
+ * address in p->address. */
 static int find_port(struct place *p, struct cr_error *err) {
     struct sockaddr_storage own;
     char host[INET6_ADDRSTRLEN], port[8];
@@ -95,10 +95,8 @@ static int find_port(struct place *p, struct cr_error *err) {
     int rc = own_address(&own, &len, err);
     if (rc < 0) return rc;
     p->fd = socket(own.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (p->fd < 0 || bind(p->fd, (struct sockaddr *) &own, len) < 0 ||
-        getsockname(p->fd, (struct sockaddr *) &own, &len) < 0) {
-        return cr_fail_errno(err, "cannot find a free port");
-    }
+    rc = p->fd < 0 ? -errno : cr_bind_port(p->fd, &own, len, p->ports);
+    if (rc < 0) return cr_fail(err, rc, "cannot find a free port: %s", strerror(-rc));
     rc = getnameinfo((struct sockaddr *) &own, len, host, sizeof(host), port, sizeof(port),
                      NI_NUMERICHOST | NI_NUMERICSERV);
     if (rc != 0) return cr_fail(err, -EINVAL, "cannot write an address: %s", gai_strerror(rc));
@@ -181,7 +179,9 @@ int frameworks_run_worker(char *const *argv, struct cr_error *err) {
     struct place p = {.fd = -1};
     if (argv[0] == NULL || argv[1] == NULL) return cr_fail(err, -EINVAL, "no program given");
     bool jax = strstr(argv[0], "jax") != NULL, tf = strstr(argv[0], "tf") != NULL;
-    int rc = read_place(&p, err);
+    const char *range = strchr(argv[0], '@');
+    int rc = range != NULL ? cr_port_range_parse(range + 1, &p.ports, err) : 0;
+    if (rc == 0) rc = read_place(&p, err);
     if (rc == 0 && (tf || p.rank == 0)) rc = publish(&p, err);
     if (rc == 0 && jax) rc = set_jax(&p, err);
     if (rc == 0 && tf) rc = set_tensorflow(&p, err);

@@ -322,10 +322,22 @@ static void start_launcher(struct deputy *d, const struct hosts_go *go) {
 
 /* ---- the plan ---- */
 
+/* Returns the range of --port-range among the launcher's options; without it, the empty range. */
+static struct cr_port_range find_port_range(const struct hosts_plan *plan) {
+    static const char option[] = "--port-range=";
+    struct cr_port_range ports = {0};
+    for (size_t i = 0; plan->options[i] != NULL; i++) {
+        bool is_it = strncmp(plan->options[i], option, strlen(option)) == 0;
+        /* the launcher complains about a value that is no range */
+        if (is_it) (void) cr_port_range_parse(plan->options[i] + strlen(option), &ports, NULL);
+    }
+    return ports;
+}
+
 /* Keeps a port free until the launcher listens at it. Returns the port, or 0 if there is none. */
 static uint16_t hold_port(struct deputy *d) {
     uint16_t port;
-    d->port_fd = cr_hold_port(&port);
+    d->port_fd = cr_hold_port(find_port_range(&d->plan), &port);
     return d->port_fd >= 0 ? port : 0;
 }
 

@@ -7,6 +7,7 @@
 #include "base/log_limit.h"
 #include "base/memory.h"
 #include "base/network/address.h"
+#include "base/network/bind_port.h"
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/way/way_internal.h"
 #include "store/store.h"
@@ -428,24 +429,15 @@ static void on_timer(uv_timer_t *timer) {
 
 /* ---- opening and closing ---- */
 
-/* Binds a new socket to a free port of 127.0.0.1. If there is a range of ports, tries the ports of
- * the range, beginning at a random one; else takes any free port. Stores the socket in *fd. Returns
- * 0 or a negative errno. */
+/* Binds a new socket to a free port of 127.0.0.1: one of `ports`, or any if `ports` has none.
+ * Stores the socket in *fd. Returns 0 or a negative errno. */
 static int bind_some_port(struct cr_port_range ports, int *fd) {
-    uint32_t count = cr_port_range_count(ports), start = 0;
-    struct sockaddr_in here;
-    int on = 1;
-    (void) getrandom(&start, sizeof(start), GRND_NONBLOCK);
+    struct sockaddr_storage here = {0};
+    (void) uv_ip4_addr("127.0.0.1", 0, (struct sockaddr_in *) &here);
     *fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (*fd < 0) return -errno;
-    (void) setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    for (uint32_t i = 0; i == 0 || i < count; i++) {
-        uint32_t port = count == 0 ? 0 : ports.first + (start + i) % count;
-        (void) uv_ip4_addr("127.0.0.1", (int) port, &here);
-        if (bind(*fd, (const struct sockaddr *) &here, sizeof(here)) == 0) return 0;
-    }
-    int rc = -errno;
-    (void) close(*fd);
+    int rc = cr_bind_port(*fd, &here, sizeof(struct sockaddr_in), ports);
+    if (rc < 0) (void) close(*fd);
     return rc;
 }
 

@@ -1,5 +1,6 @@
 """A command for --pair-check: meets the partner at CRUN_PAIR_PORT and exchanges names with it.
-Fails if one of the two has the name "bad". Appends "NAME PARTNER" to a file in TEST_DIR."""
+Fails if one of the two has the name "bad". Appends "NAME PARTNER" to a file in TEST_DIR, and writes
+the port to another one."""
 import os
 import socket
 import sys
@@ -25,6 +26,8 @@ with meet() as peer:
     partner = peer.makefile().readline().strip()
 with open(os.path.join(os.environ["TEST_DIR"], f"tests.{os.getpid()}"), "a") as f:
     f.write(f"{NAME} {partner}\n")
+with open(os.path.join(os.environ["TEST_DIR"], f"port.{os.getpid()}"), "w") as f:
+    f.write(str(PLACE[1]))
 if "bad" in (NAME, partner):
     print("the cable is broken")
     sys.exit(1)
