@@ -119,7 +119,7 @@ static int begin_part(struct log_file *f) {
         cr_close_fd(&f->older.fd);
         f->older = f->last;
     }
-    int fd = openat(f->folder_fd, last, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    int fd = openat(f->folder_fd, last, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     f->last = (struct log_part){.fd = fd, .from = f->end, .to = f->end};
     return fd < 0 ? -errno : write_head(f, &f->last);
 }

@@ -2,6 +2,7 @@
 #include "agent/report/event_log.h"
 
 #include "base/clock.h"
+#include "base/files/private_file.h"
 #include "base/log.h"
 #include "status/json_text.h"
 
@@ -27,10 +28,11 @@ int event_log_open(const char *path, const char *run_id, const char *host, int64
     *log = (struct event_log){.path = path, .run_id = run_id, .host = host, .began_ns = began_ns};
     /* O_NONBLOCK: if the file is a named pipe, crun must not wait for its reader. Without a reader,
      * open(2) fails. If the pipe is full, write(2) fails and the line is lost. */
-    log->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
-    if (log->fd < 0) {
+    int rc = log->fd = cr_private_open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOCTTY | O_NONBLOCK);
+    if (rc < 0) {
         free(log);
-        return cr_fail_errno(err, "cannot open the event log '%s' (--event-log)", path);
+        return cr_fail(err, rc, "cannot open the event log '%s' (--event-log): %s", path,
+                       strerror(-rc));
     }
     *out = log;
     return 0;

@@ -41,14 +41,16 @@ def test_tree_without_redirects(tmp):
 
 
 def test_nobody_else_can_read_what_is_made(tmp):
-    """Whatever the umask is: logs and the list of failures may name secrets."""
-    worker = script(tmp, "w", SPEAK + "exit 3\n")
+    """Whatever the umask is: logs, events and the list of failures may name secrets."""
+    worker = script(tmp, "w", SPEAK + "seq 100000\nexit 3\n")
     (tmp / "made").mkdir()
-    command = f'umask 0; exec "{CRUN}" -r 3 --log-dir="{tmp}/made/a/logs" "{worker}"'
+    command = (f'umask 0; exec "{CRUN}" -r 3 --log-max-size=100K --log-dir="{tmp}/made/a/logs" '
+               f'--event-log="{tmp}/made/events" "{worker}"')
     done = run(["sh", "-c", command], env=clean_env(CRUN_FAILURES_FILE=tmp / "made" / "failures"))
     assert done.returncode == 1, done
     made = list((tmp / "made").rglob("*"))
-    assert {"failures", "a", "logs", "0", "stdout.log"} <= {p.name for p in made}, made
+    assert {"failures", "events", "a", "logs", "0", "stdout.log",
+            "stdout.log.last.1"} <= {p.name for p in made}, made
     for path in made:
         assert path.stat().st_mode & 0o077 == 0, (path, oct(path.stat().st_mode))
 
@@ -66,6 +68,12 @@ def test_a_link_of_somebody_else_is_not_followed(tmp):
     os.lchown(tmp / "failures", 0, 0)  # now it is our own link
     done = crun(worker, env=clean_env(CRUN_FAILURES_FILE=tmp / "failures"))
     assert (tmp / "precious").read_text().startswith("0 0 "), done
+    (tmp / "precious").write_text("precious")
+    (tmp / "events").symlink_to(tmp / "precious")
+    os.lchown(tmp / "events", 65533, 65533)
+    done = crun(f"--event-log={tmp}/events", "true")
+    assert done.returncode != 0 and "cannot open the event log" in done.stderr, done
+    assert (tmp / "precious").read_text() == "precious"
 
 
 def test_run_id_with_slashes(tmp):
