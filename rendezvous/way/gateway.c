@@ -24,7 +24,10 @@
 
 #define BACKLOG      4096
 #define READ_SIZE    ((size_t) 64 << 10)
-#define RETRY_MIN_MS 50   /* pause in ms before the first try to connect again */
+/* Pause in ms before the first try to connect again. It is short, because the node of the store may
+ * learn about the round a moment later than this one, and until then it refuses gateways. */
+#define RETRY_MIN_MS 2
+#define QUIET_MS     64   /* a try that fails is a warning if the next pause is longer than this */
 #define RETRY_MAX_MS 1000 /* longest pause in ms; each pause is twice as long as the one before */
 #define PING_MS      5000 /* time in ms between two PINGs to the store */
 /* Largest number of bytes of requests that may wait for the store. If more bytes wait, the gateway
@@ -320,7 +323,7 @@ static void lost_up(struct way_gateway *g, const char *why) {
         g->retry_ms = RETRY_MIN_MS;
     }
     const char *had = g->was_open ? "lost its connection" : "has no connection yet";
-    cr_log_limited(&g->lines, g->retry_ms > RETRY_MIN_MS ? CR_LOG_WARN : CR_LOG_DEBUG,
+    cr_log_limited(&g->lines, g->retry_ms > QUIET_MS ? CR_LOG_WARN : CR_LOG_DEBUG,
                    "the gateway %s to the store at %s:%u, and tries again: %s", had, g->host,
                    g->port, why);
     hang_up(g);
