@@ -25,7 +25,10 @@
  * write 8. The worker writes 8, sees the bell, and waits in step 8. The coordinator takes the
  * largest step that any agent read and adds one: the agreed step is at least 8, which no worker has
  * passed. STOP_AT carries the agreed step to the workers. A worker that has made the agreed step
- * sets `stopped_for`, saves, and sends READY or REJOIN, or ends with status 0. */
+ * sets `stopped_for`, saves, and sends READY or REJOIN, or ends with status 0.
+ *
+ * If a worker connects while a change is announced, the agent sends CHANGE, and STOP_AT if the
+ * agreed step is known, before WELCOME. So the worker knows of the change before its first step. */
 #ifndef CONTRACT_CHANNEL_H
 #define CONTRACT_CHANNEL_H
 

@@ -209,6 +209,16 @@ enum rendezvous_change_kind {
 #undef K
 };
 
+/* Returns whether ranks may still be before their first step although they will take part in a
+ * change with this agreed step. Such a change is called early. The agreed step is one more than the
+ * most steps that a rank has made. Ranks that communicate in each step are at most one step apart,
+ * so if a rank has made two steps, all ranks have made one. But if a rank has made one step,
+ * another may have made none: it has not counted the step yet, or has not even connected to its
+ * agent. */
+static inline bool rendezvous_step_is_early(uint64_t agreed_step) {
+    return agreed_step == 1 || agreed_step == 2;
+}
+
 struct rendezvous_change {
     uint64_t id;
     enum rendezvous_change_kind kind;

@@ -249,6 +249,27 @@ static void find_process(struct channel *k, int dump_signal) {
     k->dump_signal = dump_signal;
 }
 
+/* Completes the opening of a channel; page_fd is the page's descriptor, or -1. on_connected may
+ * send packets to the worker, such as an announced change. They go before WELCOME, so that the
+ * worker has them before it can make its first step. */
+static void welcome(struct channel *k, int page_fd) {
+    struct worker_channels *l = k->owner;
+    struct channel_packet p = {.type = CHANNEL_WELCOME, .welcome.version = CHANNEL_VERSION};
+    CR_AUTO_FD int fd = page_fd;
+    uint32_t rank = k->local_rank;
+    if (fd >= 0 && l->events.on_connected != NULL) l->events.on_connected(l->arg, rank);
+    if (l->slots[rank].channel != k) return; /* a packet could not be sent, so k was closed */
+    int rc = fd < 0 ? -ENOMEM : send_packet(k, &p, fd);
+    if (rc == 0) {
+        arm_limit(l);
+        return;
+    }
+    cr_log_limited(&l->refusals, CR_LOG_WARN,
+                   "cannot open the channel to the worker of local rank %u: %s", rank,
+                   strerror(-rc));
+    cut_off(k);
+}
+
 static void take_hello(struct channel *k, const struct channel_packet *p) {
     struct worker_channels *l = k->owner;
     if (p->hello.version != CHANNEL_VERSION) {
@@ -270,18 +291,7 @@ static void take_hello(struct channel *k, const struct channel_packet *p) {
     slot->channel = k;
     k->limit_since_ns = cr_monotonic_ns();
     find_process(k, p->hello.dump_signal);
-    struct channel_packet welcome = {.type = CHANNEL_WELCOME, .welcome.version = CHANNEL_VERSION};
-    int rc = page_fd < 0 ? -ENOMEM : send_packet(k, &welcome, page_fd);
-    cr_close_fd(&page_fd);
-    if (rc < 0) {
-        cr_log_limited(&l->refusals, CR_LOG_WARN,
-                       "cannot open the channel to the worker of local rank %u: %s", k->local_rank,
-                       strerror(-rc));
-        cut_off(k);
-        return;
-    }
-    arm_limit(l);
-    if (l->events.on_connected != NULL) l->events.on_connected(l->arg, k->local_rank);
+    welcome(k, page_fd);
 }
 
 /* Returns the descriptor of an anonymous file with this text, or -1. */

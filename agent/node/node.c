@@ -125,26 +125,39 @@ static int64_t after(int64_t now_ms, int64_t wait_ms) {
 
 /* ---- a change with notice ---- */
 
-static bool counts_steps(const struct worker_progress *p) {
-    bool has_begun = p->step > 0 || p->counts_from_start;
-    return p->connected && has_begun && p->answer != CHANNEL_NOW;
+static bool has_begun(const struct worker_progress *p) {
+    return p->step > 0 || p->counts_from_start;
+}
+
+/* Returns whether the worker is told of the change. A worker that has connected, but has made no
+ * step yet, is told, too: the other ranks may have made the first step already, and it must not
+ * make more steps than they do. A service that counts no steps is not told. */
+static bool is_told(const struct node_worker *w, const struct worker_progress *p) {
+    if (!p->connected || p->answer == CHANNEL_NOW) return false;
+    return has_begun(p) || !w->policy.is_service;
+}
+
+/* Returns the packet that announces the change, with the time that is left now. */
+static struct channel_packet announcement(const struct node *n, int64_t now_ms) {
+    struct channel_packet p = n->change.announcement;
+    p.change.left_ms = n->change.until_ms > now_ms ? n->change.until_ms - now_ms : 0;
+    return p;
 }
 
 /* Freezes a worker: sends it the announcement of the change, and reads its step after that. A
  * worker that makes a step after this reading sees the announcement in that step and waits in it,
  * so it makes at most one step more than is read here (contract/channel.h). Returns the step that
- * was read; or -1 if the worker takes no part in the change, so that it can be stopped at any
- * time. */
-static int64_t freeze(struct node *n, struct node_worker *w, const struct channel_packet *p,
-                      int64_t *needs_ms) {
+ * was read; or -1 if the worker has not begun to count steps, or is not told of the change. */
+static int64_t freeze(struct node *n, struct node_worker *w, int64_t now_ms, int64_t *needs_ms) {
     struct worker_progress progress;
+    struct channel_packet p = announcement(n, now_ms);
     read_page(n, w, &progress);
-    if (!counts_steps(&progress)) return -1;
-    if (send_packet(n, w, p) < 0) return -1;
+    if (!is_told(w, &progress)) return -1;
+    if (send_packet(n, w, &p) < 0) return -1;
     read_page(n, w, &progress);
     worker_take_part(n, w, PART_FROZEN);
     if (progress.needs_ms > *needs_ms) *needs_ms = progress.needs_ms;
-    return (int64_t) progress.step;
+    return has_begun(&progress) ? (int64_t) progress.step : -1;
 }
 
 static bool is_awaited(const struct node_worker *w) {
@@ -174,37 +187,49 @@ static void worker_is_ready(struct node *n, struct node_worker *w) {
 static bool stopped_for_change(const struct node *n, const struct node_worker *w) {
     struct worker_progress progress;
     if (w->part == PART_READY) return true;
-    if (w->part != PART_AGREED) return false;
+    if (!n->change.is_set) return false;
     read_page(n, w, &progress);
     return progress.stopped_for == n->change.id;
 }
 
-/* Call this when the agreed step is known and the worker has connected, but was not frozen. Sends
- * it the announcement of the change and the agreed step. If the worker has nothing to save
+/* Sends the agreed step to a frozen worker. The node waits until the worker has made that step. It
+ * does not wait for a worker that has made no step, if others have made several: such a worker
+ * makes other steps than they do, or none, and only goes on for as long as the round lasts. */
+static void release(struct node *n, struct node_worker *w) {
+    struct worker_progress progress;
+    read_page(n, w, &progress);
+    bool makes_steps = !progress.connected || has_begun(&progress) || n->change.is_early;
+    bool is_awaited_for = makes_steps && progress.answer != CHANNEL_NOW;
+    worker_take_part(n, w, is_awaited_for ? PART_AGREED : PART_NONE);
+    /* If sending fails, the worker does not learn the agreed step and may never become ready. In
+     * that case the rendezvous ends the round when the time for the change is over. */
+    (void) send_packet(n, w, &n->change.agreed);
+}
+
+/* Call this when the agreed step is known and a worker connects for which this node waits. Sends it
+ * the announcement of the change and the agreed step. If the worker has nothing to save
  * (CHANNEL_NOW) or cannot be reached, it takes no part, so it may be stopped at any time. */
 static void include_late_worker(struct node *n, struct node_worker *w, int64_t now_ms) {
     struct worker_progress progress;
-    struct channel_packet agreed = n->change.agreed;
-    agreed.stop_at.left_ms = n->change.until_ms > now_ms ? n->change.until_ms - now_ms : 0;
+    struct channel_packet change = announcement(n, now_ms), agreed = n->change.agreed;
+    agreed.stop_at.left_ms = change.change.left_ms;
     worker_take_part(n, w, PART_NONE);
     read_page(n, w, &progress);
     if (progress.answer == CHANNEL_NOW) return;
-    if (send_packet(n, w, &n->change.announcement) < 0 || send_packet(n, w, &agreed) < 0) return;
+    if (send_packet(n, w, &change) < 0 || send_packet(n, w, &agreed) < 0) return;
     worker_take_part(n, w, PART_AGREED);
 }
 
-/* Call this when the agreed step is the first step of the round. Workers that still import modules
- * have not connected yet, and the frozen workers can make the first step only together with them.
- * So this node waits for these workers, too. Services and workers with nothing to save take no
- * part. */
-static void expect_late_workers(struct node *n, int64_t now_ms) {
+/* Call this when the change is early. Workers that still import modules have not connected yet, and
+ * the frozen workers can make their next step only together with them. So this node waits for these
+ * workers, too. Services and workers with nothing to save take no part. */
+static void expect_late_workers(struct node *n) {
     for (uint32_t i = 0; i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
         struct worker_progress progress;
         if (w->state != WORKER_RUNNING || w->part != PART_NONE || w->policy.is_service) continue;
         read_page(n, w, &progress);
-        if (progress.connected) include_late_worker(n, w, now_ms);
-        else worker_take_part(n, w, PART_EXPECTED);
+        if (!progress.connected) worker_take_part(n, w, PART_EXPECTED);
     }
 }
 
@@ -213,7 +238,7 @@ static void forget_change(struct node *n) {
         worker_take_part(n, &n->workers[i], PART_NONE);
     }
     n->change.id = 0;
-    n->change.is_set = n->change.reported_ready = false;
+    n->change.is_set = n->change.is_early = n->change.reported_ready = false;
 }
 
 /* ---- stopping workers, and keeping those that can go on ---- */
@@ -463,14 +488,14 @@ void node_change(struct node *n, int64_t now_ms, const struct rendezvous_change 
                                .change = {.kind = (uint32_t) change->kind,
                                           .left_ms = change->left_ms}};
     int64_t step_made = -1, needs_ms = 0;
-    (void) now_ms;
     (void) snprintf(p.text, sizeof(p.text), "%s", change->why);
     forget_change(n);
     n->change.id = change->id;
     n->change.announcement = p;
+    n->change.until_ms = after(now_ms, change->left_ms);
     for (uint32_t i = 0; n->group.state == GROUP_RUNNING && i < n->worker_count; i++) {
         struct node_worker *w = &n->workers[i];
-        int64_t at = may_take_part(w) ? freeze(n, w, &p, &needs_ms) : -1;
+        int64_t at = may_take_part(w) ? freeze(n, w, now_ms, &needs_ms) : -1;
         if (at > step_made) step_made = at;
     }
     say(n, CR_LOG_INFO, "a change is coming: %s; %s", change->why,
@@ -485,18 +510,14 @@ void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t agreed
                                .stop_at = {.step = agreed_step, .left_ms = left_ms}};
     if (id == 0 || id != n->change.id) return;
     n->change.is_set = true;
+    n->change.is_early = rendezvous_step_is_early(agreed_step);
     n->change.agreed = p;
     n->change.until_ms = after(now_ms, left_ms);
     say(n, CR_LOG_INFO, "the change takes place after step %" PRIu64, agreed_step);
     for (uint32_t i = 0; i < n->worker_count; i++) {
-        struct node_worker *w = &n->workers[i];
-        if (!lives(w) || w->part != PART_FROZEN) continue;
-        worker_take_part(n, w, PART_AGREED);
-        /* If sending fails, the worker does not learn the agreed step and may never become ready.
-         * In that case the rendezvous ends the round when the time for the change is over. */
-        (void) send_packet(n, w, &p);
+        if (lives(&n->workers[i]) && n->workers[i].part == PART_FROZEN) release(n, &n->workers[i]);
     }
-    if (agreed_step == 1) expect_late_workers(n, now_ms);
+    if (n->change.is_early) expect_late_workers(n);
     report_if_ready(n);
 }
 
@@ -578,7 +599,13 @@ void node_processes_unkillable(struct node *n, int64_t now_ms) {
 
 void node_worker_connected(struct node *n, int64_t now_ms, uint32_t worker) {
     struct node_worker *w = &n->workers[worker];
-    if (!lives(w) || w->part != PART_EXPECTED) return;
+    int64_t needs_ms = 0;
+    if (n->change.id == 0 || n->group.state != GROUP_RUNNING || !may_take_part(w)) return;
+    if (!n->change.is_set) {
+        (void) freeze(n, w, now_ms, &needs_ms);
+        return;
+    }
+    if (!is_awaited(w)) return;
     include_late_worker(n, w, now_ms);
     report_if_ready(n);
 }

@@ -17,10 +17,13 @@
  *      └──► HUNG ────────────────────────────────┴──► ABSENT (ended)
  *
  * A change with notice takes this course. The rendezvous announces the change. The node freezes the
- * workers that count their steps, and reports the largest step that any of them has made. The
- * rendezvous answers with the agreed step. When each of these workers has made that step and is
- * ready, the node reports that it is ready, and the rendezvous ends the round. contract/channel.h
- * explains why no worker makes more steps than agreed. */
+ * workers that have connected, or connect now, and reports the largest step that any of them has
+ * made. The rendezvous answers with the agreed step. When each worker that counts steps has made
+ * that step and is ready, the node reports that it is ready, and the rendezvous ends the round.
+ * contract/channel.h explains why no worker makes more steps than agreed.
+ *
+ * A change is early if its agreed step is the first or second one (rendezvous_step_is_early()).
+ * Then the node also waits for workers that have not counted a step or have not connected. */
 #ifndef AGENT_NODE_NODE_H
 #define AGENT_NODE_NODE_H
 
@@ -186,9 +189,10 @@ struct node {
     struct {
         uint64_t id; /* id of the announced change; 0 if none is announced */
         bool is_set; /* true if the agreed step is known */
+        bool is_early; /* true if is_set and the change is early */
         struct channel_packet announcement; /* packet that announces the change to workers */
         struct channel_packet agreed; /* packet with the agreed step; valid if is_set */
-        int64_t until_ms; /* end of the change's time (ms, monotonic clock); valid if is_set */
+        int64_t until_ms; /* end of the change's time (ms, monotonic clock) */
         bool reported_ready;
     } change;
 
@@ -250,8 +254,9 @@ void node_processes_unkillable(struct node *n, int64_t now_ms);
 
 /* ---- events: what workers report on their channels ---- */
 
-/* Call this when the worker has connected. If a change is announced and this node waits for the
- * worker, sends the worker the announcement and the agreed step. */
+/* Call this when the worker has connected, and before it can make a step. If a change is announced,
+ * sends the worker the announcement, and also the agreed step if this is known and the node waits
+ * for the worker. */
 void node_worker_connected(struct node *n, int64_t now_ms, uint32_t worker);
 void node_worker_ready(struct node *n, int64_t now_ms, uint32_t worker, uint64_t change_id);
 void node_worker_rejoin(struct node *n, int64_t now_ms, uint32_t worker);

@@ -97,18 +97,23 @@ void coordinator_got_ready(struct coordinator *c, struct coordinator_seat *s, ui
 
 /* ---- coordinator_reconcile_change() ---- */
 
+static uint64_t agreed_step(const struct coordinator *c) { return (uint64_t) c->change.step + 1; }
+
+/* Sends the agreed step to a node that has answered. A node that has answered that none of its
+ * workers counts steps needs it, too: its workers hold at their first step until they know it, and
+ * others may need them. */
 static void send_step(struct coordinator *c, int64_t now_ms, const struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_CHANGE_AT};
     m.change_at = (struct rdzv_change_at){.id = c->change.id,
-                                          .step = (uint64_t) c->change.step + 1,
+                                          .step = agreed_step(c),
                                           .left_ms = c->change.until_ms - now_ms};
-    if (s->change == CHANGE_RUNS) seat_send(c, s, &m);
+    if (s->change == CHANGE_RUNS || s->change == CHANGE_READY) seat_send(c, s, &m);
 }
 
-/* Call this when the agreed step is the first step of the round. A node whose workers still import
- * modules has answered that none of its workers counts steps. But the workers of all nodes make the
- * first step together and save after it, so this round waits for that node, too. The node reports
- * at once that it is ready if it has no worker to wait for. */
+/* Call this when the change is early. A node whose workers have made no step, or still import
+ * modules, has answered that none of its workers counts steps. But the workers of all nodes make
+ * the next step together and save after it, so this round waits for that node, too. The node
+ * reports at once that it is ready if it has no worker to wait for. */
 static void include_late_nodes(struct coordinator *c) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
@@ -122,7 +127,7 @@ static void include_late_nodes(struct coordinator *c) {
  * later one. */
 static void set_step(struct coordinator *c, int64_t now_ms) {
     c->change.is_set = true;
-    if (c->change.step == 0) include_late_nodes(c);
+    if (rendezvous_step_is_early(agreed_step(c))) include_late_nodes(c);
     for (uint32_t i = 0; i < c->seat_count; i++) send_step(c, now_ms, c->seats[i]);
 }
 

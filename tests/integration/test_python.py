@@ -345,6 +345,66 @@ def test_nodes_whose_ranks_all_connect_after_the_notice_save_too(tmp):
     assert saves == ["1 1"] * 4, (saves, read_text(errs[0]), read_text(errs[1]))
 
 
+# The ranks meet in each step, as in a collective. Those in HELD have not counted their first step
+# when the notice comes; with LATE=1, they have not imported crunrt either.
+HELD = """
+import os, pathlib, threading
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+folder, is_held = pathlib.Path(os.environ["SAVES"]), os.environ["RANK"] in os.environ["HELD"]
+def wait_for(*names):
+    while not all((folder / name).exists() for name in names):
+        threading.Event().wait(0.005)
+if not (is_held and os.environ["LATE"] == "1"):
+    import crunrt
+for made in range(1, 100):
+    (folder / f"in.{made}.{rank}").touch()
+    wait_for(*(f"in.{made}.{other}" for other in range(size)))
+    if is_held and made == 1:
+        wait_for("go")
+        import crunrt
+    change = crunrt.step()
+    if made == 1: (folder / f"counted.{rank}").touch()
+    if change is not None:
+        (folder / f"saved.{rank}").write_text(f"{made} {change.step}")
+        crunrt.leave()
+"""
+
+
+def saved_though_held(folder, held, late, nodes):
+    """Sends a notice when all ranks but those in `held` have counted one step. Returns what the
+    four ranks have saved, and the log of the node that leaves."""
+    folder.mkdir()
+    path = script(folder, "held.py", HELD)
+    where = [f"--nnodes={nodes}", f"--nproc-per-node={4 // nodes}", "--rdzv-backend=c10d",
+             "--rdzv-id=job", f"--rdzv-endpoint=127.0.0.1:{free_port()}", path]
+    settings = {"SAVES": folder, "HELD": held, "LATE": int(late), "LOGLEVEL": "info"}
+    errs, crews = [folder / f"err{i}" for i in range(nodes)], []
+    try:
+        for i, err in enumerate(errs):
+            with open(err, "w") as file:
+                crews.append(start([CRUN, *where[:-1], f"--node-rank={i}", path], stderr=file,
+                                   env=environment(**settings)))
+        others = [rank for rank in range(4) if str(rank) not in held]
+        wait_for(lambda: all((folder / f"counted.{rank}").exists() for rank in others),
+                 "the first step of the others", 60 * SCALE)
+        crews[0].send_signal(signal.SIGUSR1)
+        wait_for(lambda: "takes place after step 2" in read_text(errs[0]), "the agreed step")
+        (folder / "go").touch()
+        assert crews[0].wait(60 * SCALE) == 1, read_text(errs[0])
+    finally:
+        for crew in crews:
+            crew.kill()
+            crew.wait()
+    return [read_text(p) for p in sorted(folder.glob("saved.*"))], read_text(errs[0])
+
+
+def test_ranks_that_have_not_counted_their_first_step_save_too(tmp):
+    cases = [("3", False, 1), ("13", True, 1), ("23", False, 2), ("123", True, 2)]
+    for i, (held, late, nodes) in enumerate(cases):
+        saves, log = saved_though_held(tmp / str(i), held, late, nodes)
+        assert saves == ["2 2"] * 4, (held, late, nodes, saves, log)
+
+
 CHILDREN = """
 import multiprocessing, os, subprocess, sys
 import crunrt

@@ -214,7 +214,7 @@ static void on_change(void *arg, const struct rdzv_change *m) {
 
 static void on_change_at(void *arg, const struct rdzv_change_at *m) {
     struct sim_node *n = arg;
-    if (n->answer < 0 || m->step <= (uint64_t) n->answer) {
+    if (n->answer == -2 || (int64_t) m->step <= n->answer) {
         world_violation(n->w, "node %d, at step %" PRId64 ", is to stop after step %" PRIu64,
                         n->index, n->answer, m->step);
     }

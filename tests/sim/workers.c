@@ -194,6 +194,9 @@ static void draw_habits(struct world *w, struct sim_worker *k) {
         atomic_store(&k->page.answer, CHANNEL_NEEDS);
         atomic_store(&k->page.needs_ms, rnd(w, NEEDS_MAX));
     }
+    /* as crunrt_answer_changes() does */
+    if (atomic_load(&k->page.answer) != CHANNEL_AFTER_STEP)
+        atomic_store(&k->page.counts_from_start, 1);
 }
 
 /* Draws when the workers of a node end by themselves in this round, and which of them fails. All
@@ -337,7 +340,9 @@ static void hear_agreed_step(struct sim_node *n, struct sim_worker *k, uint64_t 
         return;
     }
     if (k->steps == k->most_steps) k->step_since = n->w->now; /* the worker had paused until now */
+    k->had_begun = k->steps > 0 || atomic_load(&k->page.counts_from_start) != 0;
     k->most_steps = k->agreed = step;
+    if (k->step_ms == 0) return; /* the worker never makes a step */
     int64_t left = (int64_t) (step - k->steps) * k->step_ms - (n->w->now - k->step_since);
     k->stops_at = n->w->now + (left > 0 ? left : 0);
     act_in(n, k, k->stops_at - n->w->now, ACT_STOP_FOR_CHANGE);

@@ -288,6 +288,7 @@ struct sim_worker {
                           * there is none in this round */
     /* agreed step of the change `change`; 0 if the worker does not know this step yet */
     uint64_t agreed;
+    bool had_begun;      /* true if the worker counted steps when it got to know the agreed step */
     int64_t stops_at;    /* time at which the worker will have made the agreed step */
 };
 

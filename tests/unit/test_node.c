@@ -398,18 +398,17 @@ START_TEST(test_the_node_is_ready_when_its_last_worker_is) {
 }
 END_TEST
 
-/* The agreed step is the first one. Worker 0 is frozen before it; worker 1 has connected, but was
- * not frozen; worker 2 still imports modules. All three make the step together, so the node is
- * ready when all three are. */
+/* The agreed step is the first one. Workers 0 and 1 are frozen before it; worker 2 still imports
+ * modules. All three make the step together, so the node is ready when all three are. */
 START_TEST(test_workers_that_connect_late_make_the_first_step_too) {
     running();
     is_at_step(0, 0);
     f.pages[0].counts_from_start = 1;
     is_at_step(1, 0);
     change_comes(1);
-    ASKED("send 0 CHANGE; answer 1 step 0 needs 0");
+    ASKED("send 0 CHANGE; send 1 CHANGE; answer 1 step 0 needs 0");
     agreed_step_is(1, 1);
-    ASKED("send 0 STOP_AT; send 1 CHANGE; send 1 STOP_AT");
+    ASKED("send 0 STOP_AT; send 1 STOP_AT");
     node_worker_ready(&f.node, f.now, 0, 1);
     node_worker_ready(&f.node, f.now, 1, 1);
     ASKED("");
@@ -417,9 +416,71 @@ START_TEST(test_workers_that_connect_late_make_the_first_step_too) {
     node_worker_connected(&f.node, f.now, 2);
     ASKED("send 2 CHANGE; send 2 STOP_AT");
     node_worker_connected(&f.node, f.now, 2);
-    ASKED(""); /* worker 2 connects again, after an execve, and was sent STOP_AT before */
+    ASKED("send 2 CHANGE; send 2 STOP_AT"); /* a new program, after an execve: it knows nothing */
     node_worker_ready(&f.node, f.now, 2, 1);
     ASKED("ready 1");
+    node_worker_connected(&f.node, f.now, 2);
+    ASKED("");
+}
+END_TEST
+
+/* Worker 0 has made a step. Worker 1 has connected, but has not counted its first step yet; it must
+ * hold in it, or it would go on to a third step. Worker 2 has not connected. All three make the
+ * second step together. */
+START_TEST(test_workers_without_a_step_make_the_second_step_too) {
+    running();
+    is_at_step(0, 1);
+    is_at_step(1, 0);
+    change_comes(1);
+    ASKED("send 0 CHANGE; send 1 CHANGE; answer 1 step 1 needs 0");
+    agreed_step_is(1, 2);
+    ASKED("send 0 STOP_AT; send 1 STOP_AT");
+    node_worker_ready(&f.node, f.now, 0, 1);
+    f.has_channel[2] = true;
+    node_worker_connected(&f.node, f.now, 2);
+    ASKED("send 2 CHANGE; send 2 STOP_AT");
+    node_worker_ready(&f.node, f.now, 2, 1);
+    ASKED("");
+    node_worker_ready(&f.node, f.now, 1, 1);
+    ASKED("ready 1");
+}
+END_TEST
+
+/* No worker of this node has made a step, but a worker of another node has made one. */
+START_TEST(test_a_node_without_a_step_makes_the_second_step_too) {
+    running();
+    is_at_step(0, 0);
+    change_comes(1);
+    ASKED("send 0 CHANGE; answer 1 step -1 needs 0");
+    f.has_channel[1] = true;
+    node_worker_connected(&f.node, f.now, 1); /* before the agreed step is known */
+    ASKED("send 1 CHANGE");
+    agreed_step_is(1, 2);
+    ASKED("send 0 STOP_AT; send 1 STOP_AT");
+    exits(2, 0); /* never connects */
+    node_worker_ready(&f.node, f.now, 0, 1);
+    forget_what_it_asked();
+    node_worker_ready(&f.node, f.now, 1, 1);
+    ASKED("ready 1");
+}
+END_TEST
+
+/* Others have made many steps, so worker 1 counts none: it is let go, and not awaited. If it stops
+ * for the change nevertheless, its end is no success. */
+START_TEST(test_workers_that_count_no_steps_are_let_go) {
+    running();
+    is_at_step(0, 7);
+    is_at_step(1, 0);
+    change_comes(1);
+    ASKED("send 0 CHANGE; send 1 CHANGE; answer 1 step 7 needs 0");
+    agreed_step_is(1, 8);
+    ASKED("send 0 STOP_AT; send 1 STOP_AT");
+    node_worker_ready(&f.node, f.now, 0, 1);
+    ASKED("ready 1");
+    stops_for(0, 1);
+    stops_for(1, 1);
+    for (uint32_t w = 0; w < WORKERS; w++) exits(w, 0);
+    ck_assert_ptr_null(f.asked.len > 0 ? strstr(f.asked.data, "succeeded") : NULL);
 }
 END_TEST
 
@@ -442,14 +503,14 @@ START_TEST(test_late_workers_that_save_nothing_are_not_awaited) {
 }
 END_TEST
 
-/* When a worker has made its first step, all workers that use crunrt have connected. A worker that
- * has not connected by that time never will, so the node does not wait for it. */
+/* When a worker has made two steps, all workers that use crunrt have connected. A worker that has
+ * not connected by that time never will, so the node does not wait for it. */
 START_TEST(test_workers_that_never_connect_are_not_awaited_later) {
     running();
-    is_at_step(0, 1);
+    is_at_step(0, 2);
     change_comes(1);
     forget_what_it_asked();
-    agreed_step_is(1, 2);
+    agreed_step_is(1, 3);
     node_worker_ready(&f.node, f.now, 0, 1);
     ASKED("send 0 STOP_AT; ready 1");
 }
@@ -1247,6 +1308,9 @@ int main(void) {
     tcase_add_test(t, test_a_worker_that_may_be_stopped_now_takes_no_part);
     tcase_add_test(t, test_the_node_is_ready_when_its_last_worker_is);
     tcase_add_test(t, test_workers_that_connect_late_make_the_first_step_too);
+    tcase_add_test(t, test_workers_without_a_step_make_the_second_step_too);
+    tcase_add_test(t, test_a_node_without_a_step_makes_the_second_step_too);
+    tcase_add_test(t, test_workers_that_count_no_steps_are_let_go);
     tcase_add_test(t, test_late_workers_that_save_nothing_are_not_awaited);
     tcase_add_test(t, test_workers_that_never_connect_are_not_awaited_later);
     tcase_add_test(t, test_reports_on_another_change_do_not_count);

@@ -223,6 +223,34 @@ START_TEST(test_no_step_beyond_the_agreed_one) {
 }
 END_TEST
 
+static void send_change(struct agent *a, uint64_t stop_at) {
+    struct channel_packet p = {.type = CHANNEL_CHANGE, .id = 3, .change = {.left_ms = 60000}};
+    send_packet(a, &p);
+    p = (struct channel_packet){.type = CHANNEL_STOP_AT, .id = 3,
+                                .stop_at = {.step = stop_at, .left_ms = 60000}};
+    send_packet(a, &p);
+}
+
+static void announce_before_welcome(struct agent *a) {
+    send_change(a, 2);
+    welcome(a);
+    struct channel_packet p = receive_packet(a);
+    ck_assert_uint_eq(p.type, CHANNEL_READY);
+    ck_assert_uint_eq(p.id, 3);
+}
+
+/* The agent announces a change to a worker that connects. The worker knows of it in its first step
+ * although the bell has not been rung since it has the page. */
+START_TEST(test_a_change_that_comes_before_welcome) {
+    open_good_channel(announce_before_welcome);
+    ck_assert_int_eq(crunrt_step(&rt, NULL), 0);
+    ck_assert_int_eq(crunrt_step(&rt, NULL), CRUNRT_CHANGE);
+    ck_assert_int_eq(crunrt_change_done(&rt), 0);
+    join_agent();
+    worker_channel_close(&rt.channel);
+}
+END_TEST
+
 static void announce_and_die(struct agent *a) {
     struct channel_packet p = {.type = CHANNEL_CHANGE, .id = 1, .change = {.left_ms = 600000}};
     welcome(a);
@@ -397,6 +425,7 @@ int main(void) {
     tcase_add_test(t, test_no_agent);
     tcase_add_test(t, test_agents_that_make_no_sense);
     tcase_add_test(t, test_no_step_beyond_the_agreed_one);
+    tcase_add_test(t, test_a_change_that_comes_before_welcome);
     tcase_add_test(t, test_an_agent_that_dies_frees_the_frozen);
     tcase_add_test(t, test_the_end_of_a_round_and_what_a_worker_says);
     tcase_add_test(t, test_another_thread_reads_the_end_first);

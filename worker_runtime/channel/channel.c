@@ -154,17 +154,31 @@ static bool is_long_enough(int fd) {
     return fstat(fd, &s) == 0 && s.st_size >= CHANNEL_PAGE_SIZE;
 }
 
+/* Receives packets until one comes that is neither CHANGE nor STOP_AT, and stores that one in *p:
+ * it should be WELCOME. If a change is announced, the agent sends it before WELCOME, so that this
+ * worker makes no step without knowing of the change. */
+static int receive_answer(struct worker_channel *c, struct channel_packet *p, int *page_fd,
+                          struct cr_error *why) {
+    int64_t deadline_ms = cr_deadline_ms(AGENT_ANSWERS_MS);
+    for (;;) {
+        if (!is_readable(c->fd, deadline_ms)) {
+            return cr_fail(why, -ETIMEDOUT, "reach the agent: it does not answer; is it stopped?");
+        }
+        int rc = receive_welcome(c->fd, p, page_fd);
+        if (rc < 0) {
+            return cr_fail(why, rc,
+                           "reach the agent: it closed the connection or sent a damaged packet");
+        }
+        if (p->type != CHANNEL_CHANGE && p->type != CHANNEL_STOP_AT) return 0;
+        round_state_receive(&c->round, p, cr_monotonic_ms());
+    }
+}
+
 static int receive_page(struct worker_channel *c, struct cr_error *why) {
     struct channel_packet p = {0};
     CR_AUTO_FD int page_fd = -1;
-    if (!is_readable(c->fd, cr_deadline_ms(AGENT_ANSWERS_MS))) {
-        return cr_fail(why, -ETIMEDOUT, "reach the agent: it does not answer; is it stopped?");
-    }
-    int rc = receive_welcome(c->fd, &p, &page_fd);
-    if (rc < 0) {
-        return cr_fail(why, rc,
-                       "reach the agent: it closed the connection or sent a damaged packet");
-    }
+    int rc = receive_answer(c, &p, &page_fd, why);
+    if (rc < 0) return rc;
     if (p.type == CHANNEL_REFUSED) {
         return cr_fail(why, -EACCES, "reach the agent: %s", p.text);
     }

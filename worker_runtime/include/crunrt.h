@@ -278,10 +278,11 @@ typedef enum crunrt_answer {
 
 /* Sets how crun stops this worker for each change that is announced after this call. Without this
  * call, crun waits for the agreed step only if this worker has made a step before the change is
- * announced; otherwise crun stops this worker at once. After this call with CRUNRT_AFTER_STEP or
- * CRUNRT_NEEDS, crun waits for the agreed step in both cases. If the first step takes long, call
- * this before that step: otherwise, if a change is announced when only some ranks have made their
- * first step, the ranks do not all stop after the same step.
+ * announced, or if another rank has made its first step and none has made two; otherwise crun stops
+ * this worker at once. After this call with CRUNRT_AFTER_STEP or CRUNRT_NEEDS, crun waits for the
+ * agreed step in all cases. If the first step takes long, call this before that step: otherwise, a
+ * change that is announced before any rank has made its first step ends the round at once, and no
+ * rank can save.
  *
  *   needs_ms   used only with CRUNRT_NEEDS: the time in ms that this worker needs after the agreed
  *              step. If nodes join, crun gives the workers this time, but at most the rendezvous's
