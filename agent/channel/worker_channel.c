@@ -32,6 +32,9 @@
 #define STRANGERS_MAX 64 /* Limit of connections that have not sent HELLO yet, in addition to one
                           * per worker. Connections beyond the limit are refused. */
 #define NO_RANK       UINT32_MAX
+/* A timer that fires so much (ms) too late shows that this process stood still: it was stopped, or
+ * the machine was. */
+#define LATE_MS       200
 #define LIMIT_MAX_MS  (INT64_C(1000) * 3600 * 24 * 365)
 
 struct channel {
@@ -74,6 +77,7 @@ struct worker_channels {
     int fd;
     uv_poll_t accepting;
     uv_timer_t limit;
+    int64_t limit_ns; /* time (ns, monotonic clock) for which the timer is set */
     struct slot *slots;
     uint32_t slot_count, strangers;
     struct channel_list stranger_list;
@@ -195,12 +199,29 @@ static void arm_limit(struct worker_channels *l) {
         return;
     }
     uint64_t wait_ms = first > now ? (uint64_t) ((first - now) / CR_NS_PER_MS) + 1 : 0;
+    l->limit_ns = first > now ? first : now;
     (void) uv_timer_start(&l->limit, on_limit, wait_ms, 0);
+}
+
+/* Leaves out a time in which this process stood still, and perhaps the workers with it: they could
+ * make no step, so their steps are due as much later. */
+static void leave_out(struct worker_channels *l, int64_t late_ns) {
+    for (uint32_t i = 0; i < l->slot_count; i++) {
+        struct channel *k = l->slots[i].channel;
+        int64_t due = k != NULL ? due_ns(k) : INT64_MAX;
+        if (due == INT64_MAX || due == k->overdue_for_ns) continue;
+        k->limit_since_ns = due - limit_of(k) * CR_NS_PER_MS + late_ns;
+    }
 }
 
 static void on_limit(uv_timer_t *timer) {
     struct worker_channels *l = timer->data;
-    int64_t now = cr_monotonic_ns();
+    int64_t now = cr_monotonic_ns(), late_ns = now - l->limit_ns;
+    if (late_ns > LATE_MS * CR_NS_PER_MS) {
+        leave_out(l, late_ns + LATE_MS * CR_NS_PER_MS);
+        arm_limit(l);
+        return;
+    }
     for (uint32_t i = 0; i < l->slot_count; i++) {
         struct channel *k = l->slots[i].channel;
         int64_t due = k != NULL ? due_ns(k) : INT64_MAX;

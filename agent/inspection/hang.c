@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A timer that fires so much (ms) too late shows that this process stood still: it was stopped, or
+ * the machine was. */
+#define LATE_MS 200
+
 #define RULE_SHIFT 1 /* number of the bit of rules.rules[0] in a mask of reasons */
 
 /* For which reasons the workers of this node are silent (struct rendezvous_quiet). */
@@ -218,11 +222,12 @@ static void inspect(struct hang *h) {
 static void on_timer(uv_timer_t *timer);
 
 static void set_timer(struct hang *h, int64_t when_ms) {
+    int64_t now_ms = cr_monotonic_ms();
+    if (when_ms < now_ms) when_ms = now_ms;
     if (when_ms >= h->timer_ms) return;
-    int64_t left_ms = when_ms - cr_monotonic_ms();
     h->timer_ms = when_ms;
     uv_update_time(h->loop);
-    (void) uv_timer_start(&h->timer, on_timer, left_ms > 0 ? (uint64_t) left_ms : 0, 0);
+    (void) uv_timer_start(&h->timer, on_timer, (uint64_t) (when_ms - now_ms), 0);
 }
 
 /* Makes the timer fire when the next sample is due or a rule may be broken. It may fire earlier: a
@@ -266,11 +271,26 @@ static void check(struct hang *h) {
     else arm(h);
 }
 
+/* If the timer has fired late_ms too late because this process stood still, leaves out that time,
+ * and returns true. The workers may have stood still, too; or they have written lines that this
+ * process has not read yet, because timers come before input in a turn of the loop. So nothing is
+ * decided now: the checks that were due come LATE_MS later. */
+static bool has_stood_still(struct hang *h, int64_t late_ms) {
+    if (late_ms < LATE_MS) return false;
+    cr_debug("the time of hangs goes on after a gap of %lld ms", (long long) late_ms);
+    quiet_leave_out(&h->quiet, late_ms + LATE_MS);
+    quiet_leave_out(&h->notice, late_ms + LATE_MS);
+    log_rules_leave_out(&h->rules, late_ms + LATE_MS);
+    arm(h);
+    return true;
+}
+
 static void on_timer(uv_timer_t *timer) {
     struct hang *h = timer->data;
     uint64_t output;
-    int64_t now_ms = cr_monotonic_ms();
+    int64_t now_ms = cr_monotonic_ms(), late_ms = now_ms - h->timer_ms;
     h->timer_ms = INT64_MAX;
+    if (h->bad == NULL && !h->is_reporting && has_stood_still(h, late_ms)) return;
     /* without workers nothing is checked, until hang_begin() starts the timer again */
     if (!h->calls->sample(h->arg, h->cpu_ms, &output)) return;
     if (h->bad != NULL) {

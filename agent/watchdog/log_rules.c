@@ -236,6 +236,11 @@ void log_rules_begin(struct log_rules *r, int64_t now_ms) {
     }
 }
 
+void log_rules_leave_out(struct log_rules *r, int64_t ms) {
+    r->began_ms += ms;
+    for (size_t i = 0; i < r->count; i++) r->rules[i].seen_ms += ms;
+}
+
 /* A line, and the string that regexec() needs; the string is made when a rule needs it. */
 struct subject {
     const char *line;

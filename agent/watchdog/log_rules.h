@@ -85,6 +85,10 @@ void log_rules_done(struct log_rules *r);
 
 /* Call this when the workers of a round have been started. Forgets the lines of the last round. */
 void log_rules_begin(struct log_rules *r, int64_t now_ms);
+
+/* Call this when `ms` milliseconds do not count, because nobody could read lines in them. */
+void log_rules_leave_out(struct log_rules *r, int64_t ms);
+
 /* Processes a line that the worker with this local rank has written. Returns the value rule that
  * the line breaks, or NULL. Sets *changes to true if log_rules_look() may have another result now;
  * otherwise leaves it as it is. */

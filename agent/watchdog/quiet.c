@@ -45,6 +45,11 @@ bool quiet_sample(struct quiet *q, int64_t now_ms, const int64_t *cpu_ms, uint64
     return now_ms - q->since_ms >= q->limit_ms;
 }
 
+void quiet_leave_out(struct quiet *q, int64_t ms) {
+    q->since_ms += ms;
+    if (q->sampled_ms >= 0) q->sampled_ms += ms;
+}
+
 int64_t quiet_next_ms(const struct quiet *q) {
     int64_t last = q->sampled_ms < 0 ? q->since_ms : q->sampled_ms;
     if (q->interval_ms > 0) return last + q->interval_ms;

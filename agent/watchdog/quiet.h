@@ -40,6 +40,10 @@ void quiet_begin(struct quiet *q, int64_t now_ms);
  * have written so far. Returns true if the node hangs. */
 bool quiet_sample(struct quiet *q, int64_t now_ms, const int64_t *cpu_ms, uint64_t output);
 
+/* Call this when `ms` milliseconds do not count, because nobody could see what the workers did in
+ * them. The next sample is due so much later. */
+void quiet_leave_out(struct quiet *q, int64_t ms);
+
 /* Returns when the next sample has to be taken (ms, monotonic clock). */
 int64_t quiet_next_ms(const struct quiet *q);
 

@@ -163,6 +163,16 @@ START_TEST(a_new_round_begins_anew) {
 }
 END_TEST
 
+START_TEST(a_time_that_is_left_out_does_not_count) {
+    open_rules("2:5:a\n3::b", "");
+    (void) say(0, 1500, "a");
+    log_rules_leave_out(&r, 100000);
+    check_look(103999, 2, 0, 104000);
+    check_look(106499, 2, 2, 106500);
+    check_look(106500, 3, 3, INT64_MAX);
+}
+END_TEST
+
 START_TEST(a_worker_that_has_ended_writes_no_more) {
     open_rules("2:5:a", "");
     (void) say(1, 1500, "a");
@@ -282,6 +292,7 @@ int main(void) {
     tcase_add_test(t, the_next_line_must_come_in_time);
     tcase_add_test(t, rules_are_independent);
     tcase_add_test(t, a_new_round_begins_anew);
+    tcase_add_test(t, a_time_that_is_left_out_does_not_count);
     tcase_add_test(t, a_worker_that_has_ended_writes_no_more);
     tcase_add_test(t, after_the_last_line_no_rule_holds);
     tcase_add_test(t, a_long_line_is_cut);

@@ -88,6 +88,29 @@ START_TEST(a_new_round_begins_anew) {
 }
 END_TEST
 
+/* The node is quiet for 9 s, then nobody sees it for an hour, and it is quiet for a second more. */
+START_TEST(a_time_that_is_left_out_does_not_count) {
+    const int64_t none[2] = {0, 0}, little[2] = {20, 0};
+    const int64_t hour = 3600000;
+    begin(10000);
+    quiet_leave_out(&q, hour);
+    ck_assert_int_eq(quiet_next_ms(&q), hour + 1000);
+    begin(10000);
+    ck_assert(!quiet_sample(&q, 0, none, 0));
+    ck_assert(!quiet_sample(&q, 9000, none, 0));
+    quiet_leave_out(&q, hour);
+    ck_assert_int_eq(quiet_next_ms(&q), hour + 10000);
+    ck_assert(!quiet_sample(&q, hour + 9500, none, 0));
+    ck_assert(quiet_sample(&q, hour + 10000, none, 0));
+    /* 20 ms in the second before and after the hour are activity */
+    begin(10000);
+    ck_assert(!quiet_sample(&q, 0, none, 0));
+    ck_assert(!quiet_sample(&q, 9000, none, 0));
+    quiet_leave_out(&q, hour);
+    ck_assert(!quiet_sample(&q, hour + 10000, little, 0));
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("quiet");
     TCase *t = tcase_create("quiet");
@@ -98,6 +121,7 @@ int main(void) {
     tcase_add_test(t, output_alone_can_count);
     tcase_add_test(t, a_descendant_that_ends_is_activity);
     tcase_add_test(t, a_new_round_begins_anew);
+    tcase_add_test(t, a_time_that_is_left_out_does_not_count);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
