@@ -34,6 +34,8 @@ KINDS = ["unit", "golden", "integration", "fault", "sim", "fuzz", "interop"]
 SKIP = 77
 TIMEOUT_S = 120
 REAP_S = 5  # time between two looks for orphans that have ended
+SCALE = float(os.environ.get("CK_TIMEOUT_MULTIPLIER", "1"))
+LEAVE_S = 10 * SCALE  # time in which all processes of a test must have ended after it
 # Every process that a test starts inherits this variable, by which leftover processes are found.
 MARK = "CRUN_TEST_RUN"
 STARTING = threading.Lock()
@@ -46,8 +48,7 @@ class Test:
         self.name = f"{kind}/{path.stem}"
         head = "" if kind == "unit" else path.read_text(errors="replace")[:2000]
         stated = re.search(r"^# timeout: (\d+)", head, re.M)
-        factor = float(os.environ.get("CK_TIMEOUT_MULTIPLIER", "1"))
-        self.timeout = (int(stated.group(1)) if stated else TIMEOUT_S) * factor
+        self.timeout = (int(stated.group(1)) if stated else TIMEOUT_S) * SCALE
         self.exclusive = bool(re.search(r"^# exclusive", head, re.M))
 
 
@@ -159,7 +160,7 @@ def run_one(test, build, serial):
         except OSError as error:
             return "failed", f"cannot start: {error}", "", 0.0
         RUNNING.discard(child.pid)
-        left = end_leftovers(mark, 0 if timed_out else 10)
+        left = end_leftovers(mark, 0 if timed_out else LEAVE_S)
         reap_orphans()
         output.seek(0)
         text = output.read().decode(errors="replace")

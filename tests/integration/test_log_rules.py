@@ -7,7 +7,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import clean_env, crun, run_tests, script
+from crun_test import SCALE, clean_env, crun, run_tests, script
 
 NEVER = "100000"  # seconds
 
@@ -26,8 +26,13 @@ def causes(tmp):
 
 
 def test_a_line_that_does_not_come_again(tmp):
-    """The rule ends the round as --hang-timeout does: inspection, verdict, restart, exit code."""
-    program = worker(tmp, "[ $RANK = 1 ] && echo loss=1\nexec sleep " + NEVER)
+    """The rule ends the round as --hang-timeout does: inspection, verdict, restart, exit code. The
+    only line is written when both workers sleep, so that the inspection finds them there."""
+    program = worker(tmp, "me=pid.$TORCHELASTIC_RESTART_COUNT.\n"
+                          "echo $$ > new.$RANK; mv new.$RANK $me$RANK\n"
+                          "sleeps() { grep -q sleep /proc/$(cat $me$1)/comm; }\n"
+                          "[ $RANK = 1 ] && (until [ -e ${me}0 ] && sleeps 0 && sleeps 1; do\n"
+                          "    sleep 0.05; done; echo loss=1) &\nexec sleep " + NEVER)
     done = crun("--no-python", "--nproc-per-node=2", "--hang-rule", "600:1.5:loss=",
                 "--max-restarts=1", "--exit-codes=distinct", "--log-dir=logs",
                 "--event-log=events", program, cwd=tmp)
@@ -60,8 +65,8 @@ def test_a_first_line_that_does_not_come(tmp):
 def test_a_job_that_obeys_its_rules(tmp):
     program = worker(tmp, "echo begins\nif [ $RANK = 0 ]; then echo loss=1 >&2; exit; fi\n"
                           "echo saving\n")
-    done = crun("--no-python", "--nproc-per-node=3", "--hang-rule=600:20:loss=",
-                "--hang-rule=600:20:begins", "--hang-rule=end:saving",
+    done = crun("--no-python", "--nproc-per-node=3", "--hang-rule=600:600:loss=",
+                "--hang-rule=600:600:begins", "--hang-rule=end:saving",
                 "--value-rule=>1::loss=(.*)", program, cwd=tmp)
     assert done.returncode == 0 and "hang (" not in done.stderr, done
 
@@ -96,7 +101,9 @@ def test_a_hang_is_not_the_cause_of_a_later_failure(tmp):
     """A worker fails in the round after a hang. The ledger must not name the hang as the cause, and
     the verdict must not have the inspection of the hang."""
     program = worker(tmp, "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 5\nexec sleep " + NEVER)
-    done = crun("--no-python", "--hang-timeout=0.5", "--max-restarts=1", "--event-log=events",
+    # long enough for the worker of the second round to begin
+    done = crun("--no-python", f"--hang-timeout={2 * SCALE:g}", "--max-restarts=1",
+                "--event-log=events",
                 "--log-dir=logs", program, cwd=tmp)
     assert done.returncode == 1 and causes(tmp) == ["hang", "failure"], done
     assert not verdict(tmp)["inspection"], verdict(tmp)  # the place of the hang is not repeated

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN, clean_env, crun, run, run_tests, script, skip, start  # noqa: E402
+from crun_test import CRUN, TIMEOUT_S, clean_env, crun, run, run_tests, script, skip, \
+    start  # noqa: E402
 
 SPEAK = '#!/bin/sh\necho "out $LOCAL_RANK"\necho "err $LOCAL_RANK" >&2\n'
 
@@ -121,7 +122,7 @@ def test_any_bytes_pass(tmp):
     (tmp / "blob").write_bytes(blob)
     worker = script(tmp, "w", f"#!/bin/sh\ncat {tmp}/blob\ncat {tmp}/blob >&2\n")
     done = subprocess.run([CRUN, "-t", "1", f"--log-dir={tmp}/logs", worker], capture_output=True,
-                          env=clean_env(), timeout=60)
+                          env=clean_env(), timeout=TIMEOUT_S)
     assert files(tmp / "logs")[1]["attempt_0/0/stdout.log"] == blob
     assert done.stderr == blob  # not teed: byte for byte
     teed = b"".join(done.stdout.split(b"[default0]:"))
@@ -171,6 +172,27 @@ def test_no_logs_at_all(tmp):
     assert [p.name for p in tmp.iterdir()] == ["w"]
 
 
+# Each worker writes 50 equal lines, beginning when all of them run.
+EQUAL = """#!/bin/sh
+: > up.$RANK
+until [ -e up.0 ] && [ -e up.1 ]; do sleep 0.01; done
+i=0
+while [ $i -lt 50 ]; do i=$((i + 1)); echo same $i; sleep 0.02; done
+"""
+
+
+def check_folded(done):
+    """Each rank has all lines. A line waits only a while for its equals, and on a busy machine some
+    may be too late for each other; but not all of them."""
+    seen = {"0": [], "1": []}
+    for line in done.stdout.splitlines():
+        ranks, text = re.fullmatch(r"\[default(0|1|0-1)\]:(.*)", line).groups()
+        for rank in ranks.split("-"):
+            seen[rank].append(text)
+    assert seen["0"] == seen["1"] == [f"same {i}" for i in range(1, 51)], done
+    assert "[default0-1]:" in done.stdout, done
+
+
 def test_prefixes_without_log_files(tmp):
     """Teed lines get their prefix, are folded and are written as JSON also if there are no logs."""
     long = "x" * 200000
@@ -183,12 +205,12 @@ def test_prefixes_without_log_files(tmp):
         assert own[0].endswith(":one") and own[-1].endswith(":last"), (own[0], own[-1][:40])
         assert "".join(line.partition(":")[2] for line in own[1:-1]) == long
         assert f"[default{rank}]:two" in done.stderr, done
-    folded = crun(*options, "--fold", "echo", "same", env=clean_env(TMPDIR=tmp))
-    assert folded.stdout == "[default0-1]:same\n", folded
+    check_folded(crun(*options, "--fold", script(tmp, "w", EQUAL), cwd=tmp,
+                      env=clean_env(TMPDIR=tmp)))
     as_json = crun(*options, "-t", "1", "--log-format=json", "echo", "same",
                    env=clean_env(TMPDIR=tmp))
     assert as_json.stdout.count('"line":"same"') == 2, as_json
-    assert [p.name for p in tmp.iterdir()] == ["w"]
+    assert sorted(p.name for p in tmp.iterdir()) == ["up.0", "up.1", "w"]
 
 
 def test_log_folder_that_is_a_file(tmp):
@@ -241,7 +263,7 @@ def test_stderr_is_a_terminal_where_ours_is(tmp):
         if not data:
             break
         shown += data
-    assert launch.communicate(timeout=60)[0] == "33 77\n"
+    assert launch.communicate(timeout=TIMEOUT_S)[0] == "33 77\n"
     assert shown == b"10%\r20%\r\nend", shown  # the newline is the terminal's own doing, once
 
 
@@ -254,10 +276,10 @@ def test_order_of_stdout_and_stderr(tmp):
     worker = script(tmp, "w", ORDER)
     want = [f"{c}{i}" for i in range(2000) for c in "oe"]
     done = subprocess.run([CRUN, worker], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, env=clean_env(), timeout=60)
+                          text=True, env=clean_env(), timeout=TIMEOUT_S)
     assert done.stdout.splitlines() == want
     with open(tmp / "log", "w") as log:  # one open file, as after "> log 2>&1"
-        subprocess.run([CRUN, worker], stdout=log, stderr=log, env=clean_env(), timeout=60)
+        subprocess.run([CRUN, worker], stdout=log, stderr=log, env=clean_env(), timeout=TIMEOUT_S)
     assert (tmp / "log").read_text().splitlines() == want
     ours, theirs = pty.openpty()
     launch = start([CRUN, worker], stdout=theirs, stderr=theirs)
@@ -265,7 +287,7 @@ def test_order_of_stdout_and_stderr(tmp):
     shown = b""
     while not shown.endswith(b"e1999\r\n"):
         shown += os.read(ours, 65536)
-    assert launch.wait(timeout=60) == 0
+    assert launch.wait(timeout=TIMEOUT_S) == 0
     assert shown.decode().split() == want
     done = crun(worker)  # two pipes: nothing is mixed
     assert done.stdout.split() == want[::2] and done.stderr.split() == want[1::2]
@@ -274,7 +296,7 @@ def test_order_of_stdout_and_stderr(tmp):
 def test_last_words_of_both_streams(tmp):
     worker = script(tmp, "w", "#!/bin/sh\necho first\necho second >&2\nexit 3\n")
     done = subprocess.run([CRUN, worker], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, env=clean_env(), timeout=60)
+                          text=True, env=clean_env(), timeout=TIMEOUT_S)
     assert "last lines of its output:\n    | first\n    | second\n" in done.stdout, done.stdout
 
 
@@ -286,7 +308,7 @@ def test_teed_stderr_is_no_terminal(tmp):
     shown = b""
     while not shown.endswith(b"end\r\n"):
         shown += os.read(ours, 4096)
-    assert launch.wait(timeout=60) == 0
+    assert launch.wait(timeout=TIMEOUT_S) == 0
     assert shown == b"[default0]:end\r\n", shown
     launch.stdout.close()
 
@@ -353,7 +375,7 @@ def test_lines_for_the_journal(tmp):
     place = os.fstat(theirs)
     for stream, head in ((f"{place.st_dev}:{place.st_ino}", r"<6>crun\[\d+\] info: "),
                          ("1:1", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \S+ crun\[\d+\] info: ")):
-        subprocess.run([CRUN, "true"], stderr=theirs, check=True, timeout=60,
+        subprocess.run([CRUN, "true"], stderr=theirs, check=True, timeout=TIMEOUT_S,
                        env=clean_env(JOURNAL_STREAM=stream, LOGLEVEL="info"))
         text = os.read(ours, 65536).decode()
         assert all(re.match(head, line) for line in text.splitlines()), text
@@ -367,8 +389,8 @@ def test_lines_of_ranks_never_mix(tmp):
                               "    os.write(1, (r * 37).encode())\n"
                               "    os.write(1 + i % 2, (r * (i % 300) + '\\n').encode())\n")
     done = subprocess.run([CRUN, "--nproc-per-node=4", "-t", "3", f"--log-dir={tmp}/logs", worker],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
-                          env=clean_env(OMP_NUM_THREADS=1))
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=TIMEOUT_S, env=clean_env(OMP_NUM_THREADS=1))
     assert done.returncode == 0
     total = 0
     for line in done.stdout.splitlines():

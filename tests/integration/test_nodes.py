@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, TIMEOUT_S, clean_env, read_text, run_tests, script, wait_for
+from crun_test import SCALE, TIMEOUT_S, read_text, run_tests, script, wait_for
 from free_port import free_port
 from nodes import Daemon, Nodes
 from rdzv_raw import Member
@@ -83,12 +83,15 @@ def test_a_failure_restarts_all_nodes_once(tmp):
 
 
 def test_a_node_that_is_told_to_end_costs_no_restart(tmp):
-    """All processes of a node get SIGTERM, in any order. --max-restarts is 0."""
+    """All processes of a node get SIGTERM, in any order. --max-restarts is 0. The launcher is
+    stopped meanwhile, so that it meets both deaths at once, however late this test is: a launcher
+    that is told to end long after its worker was killed does not excuse the worker."""
     for order in range(3):
         (tmp / str(order)).mkdir()
         with Nodes(tmp / str(order), "--nnodes=1:2") as nodes:
             a, b = nodes.start_host("a"), nodes.start("b")
             worker = next(w for w in nodes.round(2) if w.node == "b")
+            b.signal(signal.SIGSTOP)
             if order == 0:
                 b.signal(signal.SIGTERM)
             worker.signal(signal.SIGTERM)
@@ -96,6 +99,7 @@ def test_a_node_that_is_told_to_end_costs_no_restart(tmp):
                 wait_for(lambda: not worker.alive, "the worker to end")
             if order > 0:
                 b.signal(signal.SIGTERM)
+            b.signal(signal.SIGCONT)
             second = nodes.round(1)
             assert second[0].node == "a" and second[0].restarts == 0
             end_well(second)
@@ -122,12 +126,12 @@ def test_a_lost_node_shrinks_the_group(tmp):
 
 
 def test_after_a_loss_the_others_wait_for_nobody(tmp):
-    """By default only the first round has a last call, of 30 s: the time limit is half of it."""
+    """By default only the first round has a last call, of 30 s: the time limit is below that."""
     with Nodes(tmp, "--nnodes=1:2", conf="") as nodes:
         a, b = nodes.start_host("a"), nodes.start("b")
         nodes.round(2)
         b.signal(signal.SIGKILL)
-        second = nodes.round(1, timeout=15)
+        second = nodes.round(1, timeout=25)
         end_well(second)
         assert a.wait() == 0
 
@@ -161,8 +165,8 @@ def test_no_round_removes_the_logs_of_another(tmp):
         text = read_text(path / "0" / "stdout.log")
         if text:
             assert text.split()[1] == f"{path}/0/error.json", text
-            assert text in read_text(path / "filtered_stdout.log")
-        return text[:1]
+        # crun writes the line to one file after the other
+        return text[:1] if text in read_text(path / "filtered_stdout.log") else ""
 
     with Nodes(tmp, "--nnodes=1:2") as nodes:
         start(nodes, "a")
@@ -245,7 +249,7 @@ def test_static_nodes(tmp):
 
 
 def test_a_stopped_agent_is_given_up_and_comes_back(tmp):
-    conf = "last_call_timeout=0.3,keep_alive_interval=0.5,keep_alive_max_attempt=5"
+    conf = f"last_call_timeout=0.3,keep_alive_interval={0.5 * SCALE:g},keep_alive_max_attempt=5"
     with Nodes(tmp, "--nnodes=1:2", conf=conf) as nodes:
         a = nodes.start("a")
         nodes.round(1)

@@ -7,7 +7,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_job import DUMP, Job
-from crun_test import ROOT, read_text, run_tests, wait_for
+from crun_test import ROOT, SCALE, read_text, run_tests, wait_for
 from nodes import Nodes, end_well
 
 # All nodes of these tests have one host name, so this check meets its partner at the port, and the
@@ -88,11 +88,12 @@ def test_two_nodes_that_fail_are_both_named(tmp):
 
 def test_a_test_that_hangs_has_failed(tmp):
     check = "if test $TEST_NODE = bad; then sleep 600; fi"
-    with Nodes(tmp, "--nnodes=3", f"--pair-check={check}", "--pair-timeout=3") as nodes:
+    limit = f"{3 * SCALE:g}"  # the tests of the other nodes must not take so long
+    with Nodes(tmp, "--nnodes=3", f"--pair-check={check}", f"--pair-timeout={limit}") as nodes:
         started = [nodes.start_host("n0"), nodes.start("n1"), nodes.start("bad")]
         unfit = wait_for(nodes.unfit, "the bad node in crun-agent status")
         assert [m["pid"] for m in unfit] == [started[2].process.pid], unfit
-        assert "has not ended within 3 s" in unfit[0]["unfit"], unfit
+        assert f"has not ended within {limit} s" in unfit[0]["unfit"], unfit
         spare = nodes.start("n2")
         workers = nodes.round(3)
         assert {w.node for w in workers} == {"n0", "n1", "n2"}

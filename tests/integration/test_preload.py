@@ -12,7 +12,9 @@ from crun_test import CRUN, clean_env, read_text, run, run_tests, script, start 
 from crun_test import wait_for  # noqa: E402
 
 # Dies until the fork server is ready, so that the last start is a fork of it. A worker that was
-# executed notes what it sees in executed.<rank>, one that was forked in forked.<rank>.
+# executed notes what it sees in executed.<rank>, one that was forked in forked.<rank>. A fork goes
+# on when all ranks of its attempt are forks: beside a worker that was executed, because the fork
+# server was slow, it waits for its end.
 WORKER = """
 import json, os, random, re, signal, sys, threading
 folder = os.environ["FOLDER"]
@@ -33,6 +35,20 @@ path = f"{folder}/{name}.{os.environ['RANK']}"
 with open(path + ".new", "w") as file:
     json.dump(dict(seen, random=random.random()), file)
 os.rename(path + ".new", path)
+started = f"{folder}/started.{os.environ['TORCHELASTIC_RESTART_COUNT']}."
+with open(f"{path}.new", "w") as file:
+    file.write(name)
+os.rename(f"{path}.new", f"{started}{os.environ['RANK']}")
+def all_are_forks():
+    for rank in range(int(os.environ["WORLD_SIZE"])):
+        try:
+            with open(f"{started}{rank}") as file:
+                if file.read() != "forked": return False
+        except FileNotFoundError:
+            return False
+    return True
+while is_forked and not all_are_forks():
+    threading.Event().wait(0.01)
 print(f"one line of {name}")
 if not is_forked:
     all_ = [f"executed.{rank}" for rank in range(int(os.environ["WORLD_SIZE"]))]

@@ -9,8 +9,8 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN, alive, clean_env, crun, read_text, run_tests, script, signal, start, \
-    wait_for  # noqa: E402
+from crun_test import CRUN, SCALE, TIMEOUT_S, alive, clean_env, crun, read_text, run_tests, \
+    script, signal, start, wait_for  # noqa: E402
 
 ENV = clean_env(OMP_NUM_THREADS=1)
 PY = "#!/usr/bin/python3\nimport os, signal, subprocess, sys, time\n" \
@@ -71,7 +71,7 @@ while not all(os.path.exists(ready + str(i)) for i in range(3)): time.sleep(0.01
 if rank == 0: os._exit(5)
 end = time.monotonic() + 300
 while time.monotonic() < end: time.sleep(0.1)
-"""), env=ENV, timeout=170)
+"""), env=ENV, timeout=170 * SCALE)
     assert done.returncode == 1, done
     assert (tmp / "caught.1").exists() and (tmp / "caught.2").exists()
     assert "stopped by crun: rank 1 (SIGTERM); rank 2 (SIGKILL)" in done.stderr, done
@@ -88,11 +88,11 @@ def caught(number, frame):
     os._exit(1)
 for s in (1, 2, 3, 15): signal.signal(s, caught)
 {note(tmp)}
-while True: signal.pause()
+while True: time.sleep(0.05)  # pause() would miss a signal that comes just before it
 """)], env=ENV)
         workers = pids(tmp, 2)
         launch.send_signal(number)
-        out, err = launch.communicate(timeout=60)
+        out, err = launch.communicate(timeout=TIMEOUT_S)
         assert launch.returncode == 1, err
         assert f"got signal: {int(number)}" in err, err
         assert [read_text(tmp / f"got.{i}") for i in range(2)] == [str(int(number))] * 2
@@ -108,13 +108,13 @@ def test_shutdown_timeout(tmp):
         stubborn = pids(tmp, 1)
         begin = time.monotonic()
         launch.terminate()
-        _, err = launch.communicate(timeout=60)
+        _, err = launch.communicate(timeout=TIMEOUT_S)
         assert launch.returncode == 1 and not alive(stubborn[0]), err
         assert time.monotonic() - begin >= 0.9  # it had its second
 
 
 def test_second_signal_starts_anew_and_leaves_nothing(tmp):
-    launch = start([CRUN, "--shutdown-timeout=3", worker(tmp, f"""
+    launch = start([CRUN, f"--shutdown-timeout={5 * SCALE:g}", worker(tmp, f"""
 got = []
 def caught(number, frame):
     got.append(number)
@@ -128,12 +128,12 @@ while True: time.sleep(0.05)
     wait_for(lambda: read_text(tmp / "got") == "[2]", "the first signal")
     launch.send_signal(signal.SIGINT)
     wait_for(lambda: read_text(tmp / "got") == "[2, 15]", "SIGTERM after the second")
-    _, err = launch.communicate(timeout=60)
+    _, err = launch.communicate(timeout=TIMEOUT_S)
     assert launch.returncode == 1 and not alive(stubborn[0]), err
 
 
 def test_signal_while_a_restart_stops_workers(tmp):
-    launch = start([CRUN, "--nproc-per-node=2", "--max-restarts=5", "--shutdown-timeout=1",
+    launch = start([CRUN, "--nproc-per-node=2", "--max-restarts=100", "--shutdown-timeout=1",
                     worker(tmp, "signal.signal(15, signal.SIG_IGN)\n" + note(tmp) +
                            f"while rank == 1 and not os.path.exists('{tmp}/pid.0'):\n"
                            "    time.sleep(0.01)\n"
@@ -142,7 +142,7 @@ def test_signal_while_a_restart_stops_workers(tmp):
     stubborn = pids(tmp, 2)
     wait_for(lambda: not alive(stubborn[1]), "rank 1 to fail")
     launch.terminate()
-    _, err = launch.communicate(timeout=100)
+    _, err = launch.communicate(timeout=2 * TIMEOUT_S)
     assert launch.returncode == 1 and not alive(stubborn[0]), err
     assert "failed first: exit code 8" in err and "got signal: 15" in err, err
 
@@ -156,7 +156,7 @@ def test_grandchildren_are_stopped(tmp):
     child = int(read_text(tmp / "child"))
     assert alive(child)
     launch.terminate()
-    launch.communicate(timeout=60)
+    launch.communicate(timeout=TIMEOUT_S)
     assert not alive(child)
 
 

@@ -10,13 +10,13 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from crun_test import CRUN_STORE, run_tests, wait_for  # noqa: E402
+from crun_test import CRUN_STORE, SCALE, TIMEOUT_S, run_tests, wait_for  # noqa: E402
 from store_peer import Driver, Server, to_hex  # noqa: E402
 
 
 def run(*words, stdin=None, status=0):
     done = subprocess.run([CRUN_STORE, *map(str, words)], capture_output=True, input=stdin,
-                          timeout=60)
+                          timeout=TIMEOUT_S)
     assert done.returncode == status, (words, done)
     return done.stdout, done.stderr.decode()
 
@@ -132,7 +132,7 @@ def test_wait(tmp):
         at = f"127.0.0.1:{server.port}"
         run("set", at, "a", "1")
         run("wait", at, "a")
-        text = fails("wait", "--timeout", "0.2", at, "a", "b")
+        text = fails("wait", "--timeout", str(SCALE), at, "a", "b")  # enough for connecting
         assert text.startswith("crun-store wait: 'b' is missing: wait for 'a', 'b' at store"), text
         waiter = threading.Thread(target=run, args=("wait", at, "a", "late"))
         waiter.start()
@@ -209,7 +209,7 @@ def test_an_answer_that_cannot_be_written(tmp):
         run("set", at, "k", "v")
         for words in (["get", at, "k"], ["keys", at], ["--help"], ["--version"], ["get", "--help"]):
             done = subprocess.run([CRUN_STORE, *words], stdout=full, stderr=subprocess.PIPE,
-                                  text=True, timeout=60)
+                                  text=True, timeout=TIMEOUT_S)
             assert done.returncode == 1, words
             assert done.stderr == "crun-store: cannot write to stdout: No space left on device\n", \
                 done

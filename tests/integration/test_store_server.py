@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import CRUN_STORE, ROOT, TIMEOUT_S, run, run_tests, start
+from free_port import free_port
 from store_raw import SHADOW, VALIDATE, Legacy, Modern, Raw, Server, listed, stat, text, wait_for
 
 PING = bytes.fromhex("0d39300000")
@@ -379,7 +380,7 @@ def test_gone_waiters_leave_nothing(tmp):
                 w.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             w.close()
         wait_for(lambda: stat(server)["waiting_clients"] == 0, "every waiter to be forgotten")
-        assert stat(server)["memory"] == memory
+        wait_for(lambda: stat(server)["memory"] == memory, "the waiters' memory to be free")
         c.set("missing", "v")
         c.set("other", "v")
         assert c.num_keys() == 3
@@ -484,7 +485,8 @@ def test_readiness_for_systemd(tmp):
 
 def test_ends_on_signals_and_the_port_is_free(tmp):
     for number in (signal.SIGTERM, signal.SIGINT):
-        server = Server()
+        # not an ephemeral port: a connection of another program could get it between the two
+        server = Server("--port", str(free_port()))
         c = Modern(server)
         c.wait("never")
         server.process.send_signal(number)
@@ -504,7 +506,8 @@ def test_stat(tmp):
         c.add("n", 1)
         c.say("push", text("/q"), text("job"))
         w.say("wait", listed([b"/x\0\xff\"", "/n", "/y"]))
-        wait_for(lambda: stat(server)["waiting_clients"], "the waiter")
+        wait_for(lambda: stat(server)["waiting_clients"] and stat(server)["queues"] == 1,
+                 "the waiter, and the push of the other client")
         seen = stat(server)
         assert seen["clients"] == 2 and seen["keys"] == 2 and seen["queues"] == 1, seen
         assert seen["operations_by_kind"] == {"set": 1, "add": 1, "queue_push": 1, "wait": 1}, seen

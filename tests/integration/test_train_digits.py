@@ -7,7 +7,7 @@ import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from crun_test import BUILD, crun, run_tests, skip
+from crun_test import BUILD, SCALE, crun, run_tests, skip
 
 PROGRAM = str(BUILD / "examples" / "train_digits")
 WORKERS = ("--standalone", "--nproc-per-node=4")
@@ -29,11 +29,11 @@ def losses(done):
 
 
 def test_crash_and_resume_give_the_same_weights(tmp):
-    calm = crun(*WORKERS, PROGRAM, "--checkpoint", f"{tmp}/calm", timeout=200)
+    calm = crun(*WORKERS, PROGRAM, "--checkpoint", f"{tmp}/calm", timeout=200 * SCALE)
     assert calm.returncode == 0, calm
     crashed = crun(*WORKERS, "--max-restarts=1", PROGRAM, "--checkpoint", f"{tmp}/crash",
                    "--crash-at", "333",
-                   timeout=200)
+                   timeout=200 * SCALE)
     assert crashed.returncode == 0, crashed
     assert "rank 1: crashing on purpose at step 333" in crashed.stderr, crashed
     assert "resumed at step 300" in crashed.stdout and "resumed" not in calm.stdout, crashed
@@ -46,7 +46,7 @@ def test_crash_and_resume_give_the_same_weights(tmp):
 
 def test_without_restarts_the_crash_is_reported(tmp):
     done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--steps", "60", "--crash-at", "30",
-                timeout=200)
+                timeout=200 * SCALE)
     assert done.returncode == 1, done
     assert "SIGKILL" in done.stderr and "resumed" not in done.stdout, done
 
@@ -54,7 +54,7 @@ def test_without_restarts_the_crash_is_reported(tmp):
 def test_a_damaged_checkpoint_is_refused(tmp):
     path = f"{tmp}/checkpoint"
     done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--checkpoint", path, "--steps",
-                "20", timeout=200)
+                "20", timeout=200 * SCALE)
     assert done.returncode == 0, done
     with open(path, "r+b") as f:
         f.seek(1000)
@@ -62,7 +62,7 @@ def test_a_damaged_checkpoint_is_refused(tmp):
         f.seek(1000)
         f.write(bytes([byte[0] ^ 1]))
     done = crun("--standalone", "--nproc-per-node=2", PROGRAM, "--checkpoint", path, "--steps",
-                "40", timeout=200)
+                "40", timeout=200 * SCALE)
     assert done.returncode == 1, done
     assert "read the checkpoint '" in done.stderr and "': it is damaged" in done.stderr, done
 

@@ -88,7 +88,8 @@ def test_a_refused_token_costs_one_warning_and_a_new_token_is_read(tmp):
         job = start([CRUN, "--no-python", "sh", "-c", WAITS, flag], env=env)
         try:
             wait_for(lambda: server.statuses.count(403) > 2, "three refusals")
-            server.token_file.write_text("token-2\n")
+            (tmp / "new").write_text("token-2\n")  # crun must not read half a token
+            (tmp / "new").rename(server.token_file)
             wait_for(lambda: server.reports, "an accepted report")
             flag.touch()
             err = job.communicate()[1]

@@ -4,12 +4,12 @@
 import json
 import pathlib
 import signal
-import socket
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import BUILD, CRUN, SCALE, clean_env, crun, run_tests, script, start, wait_for
+from free_port import free_port
 
 STUCK = BUILD / "tests" / "workers" / "stuck"
 FIELDS = {"version", "job", "program", "outcome", "reason", "written_by", "written_at", "round",
@@ -97,22 +97,21 @@ def test_a_hang(tmp):
 
 def test_all_nodes_know_what_failed(tmp):
     """Rank 1 on the second node fails; rank 0 on the first node fails because of that."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port, began = free_port(), time.monotonic()
     path = script(tmp, "w.sh", "#!/bin/sh\nif [ $RANK = 1 ]; then echo lost it >&2; exit 9; fi\n"
                                "exec sleep 60\n")
     nodes = [start([CRUN, "--no-python", "--nnodes=2", "--rdzv-backend=c10d", f"--log-dir=n{i}",
                     f"--rdzv-endpoint=127.0.0.1:{port}", path], cwd=tmp, env=clean_env())
              for i in range(2)]
     outputs = [n.communicate(timeout=60 * SCALE)[1] for n in nodes]
+    took = time.monotonic() - began  # no message about a clock was under way for longer
     for i, node in enumerate(nodes):
         found = verdict(tmp / f"n{i}")
         assert node.returncode == 1 and found["outcome"] == "failed", (found, outputs)
         (failure,) = found["failures"]
         assert failure["rank"] == 1 and failure["exit_code"] == 9, found
         assert failure["last_words"] == ["lost it"], found
-        assert abs(failure["clock_ahead_s"]) < 0.5 and 0 <= failure["clock_error_s"] < 0.5, found
+        assert abs(failure["clock_ahead_s"]) < took and 0 <= failure["clock_error_s"] < took, found
     elsewhere = [o for o in outputs if "the job failed on another node" in o]
     assert len(elsewhere) == 1 and "    | lost it" in elsewhere[0], outputs
 

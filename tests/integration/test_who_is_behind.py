@@ -12,12 +12,14 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN, clean_env, run_tests, skip, start, wait_for  # noqa: E402
+from crun_test import BUILD, CRUN, SCALE, TIMEOUT_S, clean_env, run_tests, skip  # noqa: E402
+from crun_test import start, wait_for  # noqa: E402
 from workers import host_nccl  # noqa: E402
 
 AGENT = str(BUILD / "bin" / "crun-agent")
 WORKER = str(BUILD / "tests" / "workers" / "crunrt_worker")
 NEVER = 600000
+IN_VAIN_MS = int(1000 * SCALE)  # time enough for all ranks but the late one to enter
 
 
 class Job:
@@ -45,7 +47,7 @@ class Job:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
         for process in [*self.nodes, self.agent]:
-            process.wait(timeout=60)
+            process.wait(timeout=TIMEOUT_S)
 
     def text(self):
         return "".join(output.read_text() for output in self.outputs)
@@ -64,7 +66,7 @@ class Job:
             begin = time.monotonic()
             told = subprocess.run([AGENT, "dump", self.address, "--job", "job"],
                                   capture_output=True, text=True, check=True)
-            line = told.stdout.splitlines()[1]
+            line = told.stdout.partition("\n")[2].strip()  # empty if no rank was named
             self.took_ms = (time.monotonic() - begin) * 1000
             return re.search(expected, line)
         wait_for(is_named, f"'{expected}'; the last line was '{line}'")
@@ -72,7 +74,9 @@ class Job:
 
 
 def expect(pattern, text):
-    assert re.search(pattern, text), f"no '{pattern}' in:\n{text}"
+    found = re.search(pattern, text)
+    assert found, f"no '{pattern}' in:\n{text}"
+    return found
 
 
 def test_dump_names_the_rank_across_nodes(tmp):
@@ -109,22 +113,24 @@ def test_the_signal_to_crun_names_the_rank_too(tmp):
 
 def test_a_step_timeout_names_the_rank(tmp):
     """All ranks make no step any more. Only one of them is not waiting for another."""
-    with Job(tmp, late=1, options=["--step-timeout=1.5"]) as job:
-        assert job.nodes[0].wait(timeout=60) == 1
-        expect("who was waited for: rank 1 has not entered barrier #3 of group 'world', in which 3 "
-               "ranks wait, rank [023] for [12]", job.text())
+    limit = 1.5 * SCALE
+    with Job(tmp, late=1, options=[f"--step-timeout={limit:g}"]) as job:
+        assert job.nodes[0].wait(timeout=TIMEOUT_S) == 1
+        waited = expect("who was waited for: rank 1 has not entered barrier #3 of group 'world', "
+                        r"in which 3 ranks wait, rank [023] for (\d+\.\d) s", job.text()).group(1)
+        assert limit / 2 < float(waited) < limit + TIMEOUT_S, waited
 
 
 def test_a_worker_that_waited_in_vain_is_not_the_only_one_named(tmp):
-    with Job(tmp, late=2, timeout_ms=500, nodes=2, workers=2) as job:
+    with Job(tmp, late=2, timeout_ms=IN_VAIN_MS, nodes=2, workers=2) as job:
         for node in job.nodes:
-            assert node.wait(timeout=60) == 1
+            assert node.wait(timeout=TIMEOUT_S) == 1
         expect("who was waited for: rank 2 has not entered barrier #3 of group 'world'", job.text())
 
 
 def test_the_next_round_begins_without_old_entries(tmp):
-    with Job(tmp, late=1, timeout_ms=300, options=["--max-restarts=1"]) as job:
-        assert job.nodes[0].wait(timeout=60) == 1
+    with Job(tmp, late=1, timeout_ms=IN_VAIN_MS, options=["--max-restarts=1"]) as job:
+        assert job.nodes[0].wait(timeout=TIMEOUT_S) == 1
         lines = re.findall(r"rank \d has not entered .*", job.text())
         assert len(lines) >= 2 and all(line.startswith("rank 1 ") for line in lines), lines
 

@@ -9,8 +9,8 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +18,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import (BUILD, CRUN, SCALE, clean_env, crun, run, run_tests, script, skip, start,
                        wait_for)
+from free_port import free_port
 
 CRUN_AGENT = BUILD / "bin" / "crun-agent"
 STUCK = BUILD / "tests" / "workers" / "stuck"
@@ -120,12 +121,6 @@ def test_a_shell_is_not_the_worker(tmp):
         assert {r["program"] for r in rows(job.id)} == {"stuck"}
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def test_all_nodes_answer_one_operator(tmp):
     """Three nodes with three workers each, under a crun that hosts: rank 7 is elsewhere. Each node
     sends what is equal once."""
@@ -136,7 +131,8 @@ def test_all_nodes_answer_one_operator(tmp):
                    env=clean_env(OMP_NUM_THREADS=1)) for i in range(3)]
     ask = [CRUN_AGENT, "why", f"127.0.0.1:{port}", "--job", job]
     try:
-        wait_for(lambda: run(ask).stdout.startswith("rank 7 on "), "the answer about rank 7")
+        wait_for(lambda: re.match("rank 7 on .* it is in load_batch", run(ask).stdout),
+                 "all ranks to be in place")
         began = time.monotonic()
         done = run(ask)
         took = time.monotonic() - began
@@ -186,14 +182,15 @@ def test_a_hung_job_is_ended_and_says_where(tmp):
 
 def test_workers_that_wait_in_a_loop(tmp):
     """All ranks use the processor: only --hang-when=silent sees that they hang."""
-    options = ["--no-python", "--nproc-per-node=2", "--hang-timeout=1"]
+    limit = 2 * SCALE  # the workers have to be in place before
+    options = ["--no-python", "--nproc-per-node=2", f"--hang-timeout={limit:g}"]
     done = crun(*options, "--hang-when=silent", STUCK, "0", "compute", cwd=tmp)
     assert done.returncode == 1, done
-    assert "hang (for 1 s no output): the 2 ranks are at 2 places" in done.stderr, done
+    assert f"hang (for {limit:g} s no output): the 2 ranks are at 2 places" in done.stderr, done
     assert "compute < main" in done.stderr, done
     job = start([CRUN, *options, STUCK, "0", "compute"], env=clean_env(OMP_NUM_THREADS=1), cwd=tmp)
     try:
-        job.wait(timeout=3)  # three times the hang timeout
+        job.wait(timeout=2 * limit)
         raise AssertionError(job.communicate())
     except subprocess.TimeoutExpired:
         job.send_signal(signal.SIGTERM)
@@ -201,42 +198,25 @@ def test_workers_that_wait_in_a_loop(tmp):
 
 
 def check_is_left_alone(tmp, *arguments):
-    """Runs a job for 2.5 times its hang timeout. The job ends by itself."""
-    done = crun("--no-python", "--nproc-per-node=2", "--hang-timeout=1", *arguments, cwd=tmp)
+    """Runs a job for 2.5 times its hang timeout. The job ends by itself. The hang timeout is six
+    pauses long, because a busy machine makes a pause longer."""
+    done = crun("--no-python", "--nproc-per-node=2", "--hang-timeout=3", *arguments, cwd=tmp)
     assert done.returncode == 0 and "hang" not in done.stderr, done
 
 
 def test_output_keeps_a_job_alive(tmp):
-    say = "for i in 1 2 3 4 5; do echo $i >&2; sleep 0.5; done"
+    say = "for i in $(seq 15); do echo $i >&2; sleep 0.5; done"
     check_is_left_alone(tmp, "sh", "-c", say)
     check_is_left_alone(tmp, "-r3", "--log-dir=logs", "sh", "-c", say)
 
 
 def test_one_busy_worker_keeps_a_job_alive(tmp):
     """Local rank 0 computes in a child process, the other worker waits for it."""
-    code = "import time; end = time.time() + 2.5\nwhile time.time() < end: pass"
+    code = "import time; end = time.time() + 7.5\nwhile time.time() < end: pass"
     busy = f"{sys.executable} -c '{code}'"
     path = script(tmp, "busy.sh", f"#!/bin/sh\nif [ $RANK = 0 ]; then {busy}; exit 0; fi\n"
-                                  "exec sleep 2.5\n")
+                                  "exec sleep 7.5\n")
     check_is_left_alone(tmp, path)
-
-
-def test_several_jobs(tmp):
-    """Without --job, each job of the host is reported by itself: rank 1 of one job differs from the
-    other ranks of that job, and not from those of the other job."""
-    with Job(new_id(), STUCK, "1", "load_batch", ranks=3) as odd:
-        with Job(new_id(), STUCK, "-1", "all_reduce", ranks=4) as even:
-            odd.wait_in_place(lambda rank: "load_batch" if rank == 1 else "all_reduce")
-            even.wait_in_place(lambda rank: "all_reduce")
-            lines = run([CRUN_AGENT, "why"]).stdout.splitlines()
-            found = rows(None)
-    head = f"job {odd.id}: rank 1 on "
-    assert any(line.startswith(head) and "differs from the other 2 ranks" in line
-               for line in lines), lines
-    assert f"job {even.id}: all 4 ranks are at the same place" in lines, lines
-    jobs = [row["job"] for row in found]
-    assert jobs == sorted(jobs), jobs
-    assert jobs.count(odd.id) == 3 and jobs.count(even.id) == 4, jobs
 
 
 def test_a_job_that_is_not_here(tmp):

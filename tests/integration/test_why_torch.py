@@ -64,7 +64,8 @@ while True:
 
 
 def look(tmp, **more):
-    """Starts three workers, and returns the rows of crun-agent why and the job's log folder."""
+    """Starts three workers, and returns the rows of crun-agent why. Unless the workers are mute, it
+    asks again until all have answered: a worker may be too late on a busy machine."""
     name = f"torch-{os.getpid()}-{len(more)}"
     (tmp / "ready").mkdir(exist_ok=True)
     logs = tmp / f"logs{len(more)}"
@@ -73,9 +74,14 @@ def look(tmp, **more):
                  script(tmp, "w", WORKER)], env=env)
     try:
         wait_for(lambda: len(list((tmp / "ready").iterdir())) == 3, "the workers")
-        done = run([BUILD / "bin" / "crun-agent", "why", "--job", name, "--json"], env=env)
-        assert done.returncode == 0, done
-        rows = {r["rank"]: r for r in map(json.loads, done.stdout.splitlines())}
+
+        def ask():
+            done = run([BUILD / "bin" / "crun-agent", "why", "--job", name, "--json"], env=env)
+            assert done.returncode == 0, done
+            rows = {r["rank"]: r for r in map(json.loads, done.stdout.splitlines())}
+            return rows if more or all(r["operation"] and r["python"] for r in rows.values()) \
+                else None
+        rows = wait_for(ask, "the answers of all workers")
         if not more:
             wait_for(lambda: len(list(logs.rglob("torch_flight_record_*"))) == 3
                      or job.poll() is not None, "the records")
