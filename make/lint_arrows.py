@@ -160,6 +160,7 @@ PURE = [
     "store/gateway/trunk.c",
     "rendezvous/protocol/message.c", "rendezvous/protocol/host_session.c",
     "rendezvous/protocol/trunk.c", "rendezvous/relay/core.c", "rendezvous/host/trunk_end.c",
+    "rendezvous/host/job_table.c",
     "rendezvous/protocol/member_session.c", "rendezvous/rules/assignment.c",
     "rendezvous/coordinator/coordinator.c", "rendezvous/member/member.c",
     "rendezvous/rules/behind.c", "rendezvous/rules/budget.c", "rendezvous/coordinator/change.c",

@@ -83,25 +83,25 @@ int host_close_door(struct coordinator_host *host, struct store_space *space,
 /* ---- the store of a round ---- */
 
 void host_admit(void *arg, void *peer) {
-    struct host_job *job = arg;
+    struct job_store *js = host_job_store(arg);
     const struct host_peer *node = peer;
     int rc = 0;
     for (size_t i = 0; node != NULL && rc == 0 && i < node->addresses.count; i++) {
-        rc = cr_network_list_add(&job->admitted, &node->addresses.items[i]);
+        rc = cr_network_list_add(&js->admitted, &node->addresses.items[i]);
     }
     if (rc < 0) cr_warn("the store will not serve all nodes of the round: out of memory");
 }
 
 /* Sends the addresses of the round's nodes to `peer`, in as many NODES messages as are
  * necessary. */
-static void send_nodes(struct host_job *job, struct host_peer *peer, uint64_t round) {
+static void send_nodes(const struct job_store *js, struct host_peer *peer, uint64_t round) {
     char text[RDZV_TEXT_MAX] = "";
     struct rdzv_message m = {.type = RDZV_NODES};
     m.nodes = (struct rdzv_nodes){.round = round, .addresses = text};
     size_t len = 0;
-    for (size_t i = 0; i < job->admitted.count; i++) {
+    for (size_t i = 0; i < js->admitted.count; i++) {
         char address[CR_NETWORK_TEXT_MAX];
-        cr_ip_format(&job->admitted.items[i].ip, address);
+        cr_ip_format(&js->admitted.items[i].ip, address);
         if (len + strlen(address) + 2 > sizeof(text)) {
             host_peer_send(peer, &m);
             m.nodes.part++;
@@ -114,13 +114,14 @@ static void send_nodes(struct host_job *job, struct host_peer *peer, uint64_t ro
 }
 
 void host_prepare_store(void *arg, void *peer, uint64_t round, bool has_store) {
-    struct host_job *job = arg;
-    cr_network_list_sort(&job->admitted); /* also removes duplicates */
+    struct job_store *js = host_job_store(arg);
+    const struct coordinator_host *host = host_of_job(&js->job);
+    cr_network_list_sort(&js->admitted); /* also removes duplicates */
     /* NODES is sent in any case: the node's own options say whether its store serves only these
      * addresses */
-    if (has_store) send_nodes(job, peer, round);
-    if (has_store || job->space == NULL) return;
-    int rc = host_guard_add(&job->host->guard, &job->admitted);
-    if (rc == 0) rc = host_tell_space(job->space, job->host->is_restricted, &job->admitted);
+    if (has_store) send_nodes(js, peer, round);
+    if (has_store || js->space == NULL) return;
+    int rc = host_guard_add(&host->guard, &js->admitted);
+    if (rc == 0) rc = host_tell_space(js->space, host->is_restricted, &js->admitted);
     if (rc < 0) cr_warn("the store of this round serves no other node: out of memory");
 }

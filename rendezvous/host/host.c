@@ -37,12 +37,11 @@ void host_log(struct coordinator_host *host, enum cr_log_level level, const char
  * one, this host leads again and still knows how many restarts each job has had. */
 static void stand_by(struct coordinator_host *host) {
     struct host_peer *peer;
-    struct host_job *job;
     cr_warn("this node stands by: a round is due, but etcd has not confirmed this node as the "
             "coordinator for %" PRId64 " ms",
             host->held_ms);
     host->terms.leads = false;
-    LIST_FOREACH(job, &host->jobs, entry) coordinator_stand_by(job->coordinator);
+    job_table_stand_by(&host->jobs);
     LIST_FOREACH(peer, &host->peers, entry) {
         host_peer_say_goodbye(peer, "etcd does not confirm this coordinator");
         host_peer_close(peer, RENDEZVOUS_CLOSED,
@@ -52,7 +51,7 @@ static void stand_by(struct coordinator_host *host) {
 
 static void on_timer(uv_timer_t *timer) {
     struct coordinator_host *host = timer->data;
-    host_tick_jobs(host);
+    job_table_tick(&host->jobs, host_now_ms(host));
     if (host_now_ms(host) >= host->stand_by_ms) stand_by(host);
     host_end_event(host);
 }
@@ -60,14 +59,14 @@ static void on_timer(uv_timer_t *timer) {
 /* Sets stand_by_ms, the time at which this host stands by. If a round is due, but this host has no
  * right to form it, the time is held_ms after the round became due; otherwise it is CR_FOREVER. */
 static void find_stand_by_time(struct coordinator_host *host) {
-    if (host->may_form || !host_has_held_job(host)) host->stand_by_ms = CR_FOREVER;
+    if (host->jobs.may_form || !job_table_has_held(&host->jobs)) host->stand_by_ms = CR_FOREVER;
     else if (host->stand_by_ms == CR_FOREVER)
         host->stand_by_ms = host_now_ms(host) + host->held_ms;
 }
 
 static void arm_timer(struct coordinator_host *host) {
     find_stand_by_time(host);
-    int64_t when_ms = host_jobs_deadline(host), now_ms = host_now_ms(host);
+    int64_t when_ms = job_table_deadline(&host->jobs), now_ms = host_now_ms(host);
     if (host->stand_by_ms < when_ms) when_ms = host->stand_by_ms;
     if (when_ms == CR_FOREVER) {
         (void) uv_timer_stop(&host->timer);
@@ -105,7 +104,7 @@ void host_end_event(struct coordinator_host *host) {
     const char *other;
     if (host->closing) host_end_relays(host);
     flush_peers(host);
-    if (host->lingers && host_count_other_jobs(host, &other) == 0) {
+    if (host->lingers && job_table_count_others(&host->jobs, &other) == 0) {
         host->lingers = false;
         begin_closing(host);
     }
@@ -127,7 +126,7 @@ static void close_stores(struct coordinator_host *host) {
 
 static void host_free(struct coordinator_host *host) {
     close_stores(host);
-    host_free_jobs(host);
+    job_table_clear(&host->jobs);
     host_free_handoffs(host);
     cr_log_limit_end(&host->warnings);
     cr_log_limit_end(&host->infos);
@@ -159,12 +158,14 @@ static struct coordinator_host *host_new(uv_loop_t *loop,
     host->store_host = strdup(o->store_host);
     host->store_port = o->store_port;
     host->own_run_id = strdup(o->own_run_id != NULL ? o->own_run_id : "");
-    host->own_instance = o->own_instance;
-    host->allows_heirs = o->allows_heirs;
-    host->is_heir = o->is_heir;
+    job_table_init(&host->jobs, &host_job_actions, host, !o->elected);
+    host->jobs.terms = &host->terms;
+    host->jobs.own_run_id = host->own_run_id;
+    host->jobs.own_instance = o->own_instance;
+    host->jobs.allows_heirs = o->allows_heirs;
+    host->jobs.is_heir = o->is_heir;
     host->terms.close_timeout_ms = o->close_timeout_ms;
-    host->terms.leads = host->may_form = !o->elected;
-    host->right_until_ms = o->elected ? 0 : CR_FOREVER;
+    host->terms.leads = !o->elected;
     host->ring = o->ring;
     host->held_ms = o->held_ms;
     host->stand_by_ms = CR_FOREVER;
@@ -245,7 +246,7 @@ uint16_t coordinator_host_port(const struct coordinator_host *host) {
 /* ---- elections ---- */
 
 void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch, bool is_first) {
-    if (!is_first) host->follows_another = true;
+    if (!is_first) host->jobs.follows_another = true;
     host->terms.leads = true;
     host->terms.epoch = epoch;
     host_say_if_open(host);
@@ -253,15 +254,11 @@ void coordinator_host_lead(struct coordinator_host *host, uint64_t epoch, bool i
 }
 
 bool coordinator_host_has_running_job(const struct coordinator_host *host) {
-    return host_has_running_job(host);
+    return job_table_has_running(&host->jobs);
 }
 
 void coordinator_host_may_form(struct coordinator_host *host, int64_t until_ms) {
-    bool had_right = host->may_form;
-    host->right_until_ms = until_ms;
-    host->may_form = host_now_ms(host) < until_ms;
-    if (host->may_form && !had_right) host_remember_jobs(host);
-    host_pass_on_right(host);
+    job_table_may_form(&host->jobs, host_now_ms(host), until_ms);
     host_end_event(host);
 }
 
@@ -273,7 +270,7 @@ void coordinator_host_depose(struct coordinator_host *host, const char *why) {
         host_peer_say_goodbye(peer, why);
         host_peer_forget(peer, why);
     }
-    host_free_jobs(host);
+    job_table_clear(&host->jobs);
     host_end_event(host);
 }
 
@@ -307,13 +304,13 @@ static void on_close_timeout(uv_timer_t *timer) {
 }
 
 void coordinator_host_abandon(struct coordinator_host *host, const char *why) {
-    host_abandon_jobs(host, false, why);
+    job_table_abandon(&host->jobs, false, why);
     host_end_event(host);
 }
 
 void coordinator_host_retire(struct coordinator_host *host, const char *why) {
-    bool has_heirs = host_retire_own_job(host);
-    if (!has_heirs) host_abandon_jobs(host, false, why);
+    bool has_heirs = job_table_retire_own(&host->jobs);
+    if (!has_heirs) job_table_abandon(&host->jobs, false, why);
     host_end_event(host);
 }
 
@@ -322,7 +319,7 @@ void coordinator_host_moved(struct coordinator_host *host, const char *run_id, u
     struct cr_error err = {0};
     struct host_job *job;
     if (host_get_job(host, NULL, run_id, &job, &err) == 0) {
-        host_supersede_job(job, epoch, addr, port);
+        job_table_supersede(job, epoch, addr, port);
     } else {
         host_log(host, CR_LOG_WARN, err.text);
     }
@@ -345,8 +342,8 @@ static void begin_closing(struct coordinator_host *host) {
  * lingers: it serves these jobs until they are over. Otherwise the host begins to close. */
 static void close_or_linger(struct coordinator_host *host) {
     const char *other = "";
-    host_abandon_jobs(host, true, host->why);
-    uint32_t count = host_count_other_jobs(host, &other);
+    job_table_abandon(&host->jobs, true, host->why);
+    uint32_t count = job_table_count_others(&host->jobs, &other);
     host->lingers = count > 0;
     if (host->lingers) {
         cr_warn("this launcher's job is over, but it hosts the rendezvous of %u other job(s) "
@@ -370,6 +367,6 @@ void coordinator_host_close(struct coordinator_host *host, const char *why,
     }
     host->terms.leads = false;
     begin_closing(host);
-    if (host_has_running_job(host)) coordinator_host_depose(host, host->why);
+    if (job_table_has_running(&host->jobs)) coordinator_host_depose(host, host->why);
     else host_end_event(host);
 }

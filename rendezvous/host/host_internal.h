@@ -1,10 +1,10 @@
 /* What the files of rendezvous/host share. host.c opens and closes the host, and has
- * host_end_event(), with which every event ends. jobs.c has the coordinators and their stores,
- * peers.c the connections of nodes and operators, relays.c the nodes behind relays (trunk_end.c is
- * its pure part), operators.c the answers to operators, guard.c whom the stores serve, handoff.c
- * the connections that come from the store's thread, and agreements.c the handshakes that other
- * threads compute. trust.c decides what a node or an operator may do, which depends on whether it
- * has authenticated.
+ * host_end_event(), with which every event ends. jobs.c has the stores of the jobs and the actions
+ * of their coordinators (job_table.c is its pure part), peers.c the connections of nodes and
+ * operators, relays.c the nodes behind relays (trunk_end.c is its pure part), operators.c the
+ * answers to operators, guard.c whom the stores serve, handoff.c the connections that come from the
+ * store's thread, and agreements.c the handshakes that other threads compute. trust.c decides what
+ * a node or an operator may do, which depends on whether it has authenticated.
  *
  * A coordinator's action never frees a peer, because its caller, the coordinator, may still use the
  * peer. The actions only queue bytes and put the peer into host->unsent. host_end_event() sends the
@@ -15,6 +15,7 @@
 #include "base/log_limit.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/host/host.h"
+#include "rendezvous/host/job_table_internal.h"
 #include "rendezvous/host/trunk_end_internal.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/secure/secure.h"
@@ -22,30 +23,11 @@
 
 #include <sys/queue.h>
 
-/* One job: its coordinator, and the key space of its current round. */
-struct host_job {
-    LIST_ENTRY(host_job) entry; /* element of host->jobs */
-    struct coordinator_host *host;
-    char *run_id;
-    /* address of the node whose HELLO has made the job; all 0 = the host's own node */
-    struct cr_ip maker;
-    struct coordinator *coordinator;
+/* One job, and the key space of its current round. */
+struct job_store {
+    struct host_job job;
     struct store_space *space;
     struct cr_network_list admitted; /* addresses of the nodes of the round */
-    bool is_own;       /* true: a node of this process is in this job; always false in crun-agent */
-    /* largest epoch that a node with a seat, or another host, has named for the run `epoch_run` of
-     * the job; 0 = none. The job goes on under the larger one of this epoch and the epoch in
-     * `terms`. This one is larger after a node that had tried to join an heir has joined here. */
-    uint64_t epoch;
-    uint64_t epoch_run; /* incarnation of the coordinator's run when a node last got a seat */
-    /* true: another host leads the job; nodes that come are sent to that host */
-    bool is_superseded;
-    /* if is_superseded is true: address of the host that leads the job; "" = not known */
-    char leader_addr[RDZV_ADDR_MAX];
-    uint16_t leader_port;
-    bool says_goodbye; /* true: GOODBYE was sent; a node that comes is refused */
-    uint32_t peers;    /* number of connections of this job */
-    int64_t forget_ms; /* time at which the job is freed; used while `peers` is 0 */
 };
 
 /* One connection of a node or an operator to this host. */
@@ -158,7 +140,7 @@ struct coordinator_host {
      * once; NULL = the first round has begun, or there was no such store */
     struct store_space *spare;
     uint16_t spare_port, door_port;
-    LIST_HEAD(host_jobs, host_job) jobs;
+    struct job_table jobs;
     LIST_HEAD(host_peers, host_peer) peers;
     uint64_t inspections; /* number of inspections that operators have ordered */
     /* peers that host_end_event() has to flush. Relays are in a list of their own and are flushed
@@ -186,14 +168,7 @@ struct coordinator_host {
     /* true if coordinator_host_close() was called, but jobs of other launchers still run; when
      * these jobs are over, the host begins to close */
     bool lingers;
-    bool follows_another; /* true: another host may have led the job before */
     char *own_run_id;    /* run id of this launcher's own job; "" in crun-agent */
-    uint64_t own_instance;
-    bool is_heir;        /* see coordinator_host_options */
-    bool allows_heirs;   /* true: if this host is lost, another node takes over its jobs */
-    bool may_form;       /* true: this host has the right to form rounds */
-    /* time in ms at which the right to form rounds ends; CR_FOREVER = never; 0 = no right */
-    int64_t right_until_ms;
     int64_t held_ms;     /* see coordinator_host_options */
     int64_t stand_by_ms; /* time at which the host stands by; CR_FOREVER = no round is held */
 
@@ -215,60 +190,22 @@ void host_log(struct coordinator_host *host, enum cr_log_level level, const char
 
 /* ---- jobs.c ---- */
 
-/* Returns the job with that run id, or NULL. */
-struct host_job *host_find_job(const struct coordinator_host *host, const char *run_id);
-/* Stores in *out the job with that run id. If there is no such job, creates it for `peer`; if
- * `peer` is NULL, for this host's own node. Returns 0; or -ENOMEM, or -EUSERS if there are too many
- * jobs already, and a text in err. */
+/* The host's actions for its struct job_table. */
+extern const struct job_table_actions host_job_actions;
+
+struct coordinator_host *host_of_job(const struct host_job *job);
+struct job_store *host_job_store(struct host_job *job);
+/* Calls job_table_get() with the address of `peer`; if `peer` is NULL, the job is made for this
+ * host's own node. */
 int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
                  struct host_job **out, struct cr_error *err);
-/* Call this when a connection of the job is gone. If that was the last one, the job is kept for
- * close_timeout_ms, so that late nodes still learn how the job has ended. But if the job's
- * coordinator is EMPTY and has had no round, the job is not kept. */
-void host_drop_job(struct host_job *job);
-void host_free_jobs(struct coordinator_host *host);
+/* Calls job_table_connect() for the peer, and stores the job in peer->job. */
+int host_connect_job(struct host_peer *peer, const char *run_id, struct cr_error *err);
 /* Call this after store_server_stop(), which has closed and freed the spaces. */
 void host_forget_spaces(struct coordinator_host *host);
-/* Call this at host_jobs_deadline(). Runs the coordinators whose deadlines have come, and frees
- * jobs that have had no connection for close_timeout_ms. */
-void host_tick_jobs(struct coordinator_host *host);
-int64_t host_jobs_deadline(const struct coordinator_host *host);
-/* Sets the time at which each job without connections is freed to close_timeout_ms from now. */
-void host_remember_jobs(struct coordinator_host *host);
-/* Passes host->right_until_ms to the coordinators of all jobs. */
-void host_pass_on_right(struct coordinator_host *host);
-/* Returns whether a round of some job is held: the round is due, but this host has no right to form
- * it. */
-bool host_has_held_job(const struct coordinator_host *host);
-bool host_has_running_job(const struct coordinator_host *host);
-/* Returns whether a closing host has to wait, because some node has lost its connection and does
- * not know yet how its job has ended. */
+/* Returns whether a closing host has to wait for nodes (job_table_awaits_nodes()). It does not wait
+ * once close_timeout_ms have passed. */
 bool host_awaits_nodes(const struct coordinator_host *host);
-/* Returns how many jobs of other launchers have nodes and have not ended, and stores the run id of
- * one of them in *run_id. */
-uint32_t host_count_other_jobs(const struct coordinator_host *host, const char **run_id);
-/* Says goodbye to the nodes of all jobs; if only_own is true, only to the nodes of this launcher's
- * own job. */
-void host_abandon_jobs(struct coordinator_host *host, bool only_own, const char *why);
-/* Returns true if the launcher's own job has heirs. In that case its coordinator forms no further
- * round, and host_abandon_jobs() can wait until the workers of this launcher are gone. */
-bool host_retire_own_job(struct coordinator_host *host);
-
-/* Call this when another host leads the job. Sends the nodes of the job away; nodes that come later
- * are sent to that host. */
-void host_supersede_job(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
-/* Call this when another host, at `addr` and `port`, says that it leads the job. If this host's
- * coordinator may not decide, because it has formed no round of the job or lacks the majority of
- * the nodes, calls host_supersede_job(). */
-void host_hear_leader(struct host_job *job, uint64_t epoch, const char *addr, uint16_t port);
-/* Decides whether this host serves a node that has sent HELLO (rules/leading_internal.h). Returns
- * the decision, with the epoch of the job, or with the address of the host that leads the job. */
-struct host_session_verdict host_judge(struct coordinator_host *host,
-                                       const struct rdzv_hello *hello);
-
-/* Call this when a node that names the epoch `named` in its HELLO has got a seat. Sets the epoch of
- * the job (leading_admits()). */
-void host_admitted(struct host_job *job, uint64_t named);
 
 int host_open_space(struct coordinator_host *host, struct store_space **space, uint16_t *port,
                     struct cr_error *err);

@@ -72,12 +72,12 @@ void coordinator_host_visit(const struct coordinator_host *host,
                             const struct rendezvous_status_events *events, void *arg) {
     struct visit visit = {.events = events, .arg = arg, .now_ms = host_now_ms(host)};
     const struct host_job *job;
-    LIST_FOREACH(job, &host->jobs, entry) visit_job(&visit, job);
+    LIST_FOREACH(job, &host->jobs.list, entry) visit_job(&visit, job);
 }
 
 void coordinator_host_watch_ranks(struct coordinator_host *host) {
     struct host_job *job;
-    LIST_FOREACH(job, &host->jobs, entry) {
+    LIST_FOREACH(job, &host->jobs.list, entry) {
         coordinator_watch_ranks(job->coordinator, host_now_ms(host));
     }
     host_end_event(host);
@@ -135,7 +135,7 @@ void host_answer_status(struct host_peer *peer) {
         return;
     }
     const struct host_job *job;
-    LIST_FOREACH(job, &peer->host->jobs, entry) {
+    LIST_FOREACH(job, &peer->host->jobs.list, entry) {
         if (may_see(peer, job)) visit_job(&visit, job);
     }
     struct rdzv_message done = {.type = RDZV_STATUS_DONE, .status_done.jobs = a.jobs};
@@ -177,7 +177,7 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
     bool inspects = o->kind == RDZV_OPERATE_INSPECT;
     int rc = host_check_operator(peer, o->run_id, err);
     if (rc < 0) return rc;
-    struct host_job *job = host_find_job(peer->host, o->run_id);
+    struct host_job *job = job_table_find(&peer->host->jobs, o->run_id);
     if (job == NULL) {
         return cr_fail(err, -ENOENT,
                        "there is no job '%.200s'; crun-agent status lists the jobs",
@@ -194,7 +194,7 @@ int host_answer_operate(struct host_peer *peer, const struct rdzv_operate *o,
     }
     if (o->kind == 0) {
         peer->job = job;
-        job->peers++;
+        job_table_hold(job);
         peer->awaits_inquiry = true;
         peer->nodes_told = m.operated.nodes;
         return 1;
@@ -259,7 +259,7 @@ void host_pass_failure(struct host_peer *from, const struct rdzv_failure *failur
 
 void host_answer_inquiry(struct host_job *job, const char *what) {
     struct host_peer *peer;
-    LIST_FOREACH(peer, &job->host->peers, entry) {
+    LIST_FOREACH(peer, &host_of_job(job)->peers, entry) {
         if (!peer->awaits_inquiry || peer->job != job) continue;
         struct rdzv_message m = {.type = RDZV_OPERATED};
         m.operated.nodes = peer->nodes_told;

@@ -47,12 +47,8 @@ static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *
     struct host_peer *peer = arg;
     int rc = host_check_member(peer, hello->run_id, err);
     if (rc < 0) return rc;
-    rc = host_get_job(peer->host, peer, hello->run_id, &peer->job, err);
+    rc = host_connect_job(peer, hello->run_id, err);
     if (rc < 0) return rc;
-    peer->job->peers++;
-    if (peer->job->says_goodbye && !peer->local)
-        return cr_fail(err, -EAGAIN, "this coordinator ends, the job goes on elsewhere");
-    if (peer->local) peer->job->is_own = true;
     peer->named_epoch = hello->epoch;
     return 0;
 }
@@ -63,7 +59,7 @@ static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hel
      * key must not learn who leads the job */
     if (host_check_member(peer, hello->run_id, NULL) < 0)
         return (struct host_session_verdict){.serves = true};
-    return host_judge(peer->host, hello);
+    return job_table_judge(&peer->host->jobs, host_now_ms(peer->host), hello);
 }
 
 static void on_leads(void *arg, const struct rdzv_leads *leads) {
@@ -73,9 +69,9 @@ static void on_leads(void *arg, const struct rdzv_leads *leads) {
     struct host_job *job;
     bool names_host = leads->addr[0] != '\0' && leads->port >= 1 && leads->port <= UINT16_MAX;
     if (host_check_member(peer, leads->run_id, NULL) < 0) return;
-    if (!host->allows_heirs || !names_host) return;
+    if (!host->jobs.allows_heirs || !names_host) return;
     if (host_get_job(host, peer, leads->run_id, &job, &err) < 0) return;
-    host_hear_leader(job, leads->epoch, leads->addr, (uint16_t) leads->port);
+    job_table_hear_leader(job, leads->epoch, leads->addr, (uint16_t) leads->port);
 }
 
 static int on_join(void *arg, const struct rdzv_join *join) {
@@ -83,7 +79,7 @@ static int on_join(void *arg, const struct rdzv_join *join) {
     host_note_addresses(peer, join);
     peer->seat =
         coordinator_join(peer->job->coordinator, host_now_ms(peer->host), peer, peer->local, join);
-    if (peer->seat != NULL) host_admitted(peer->job, peer->named_epoch);
+    if (peer->seat != NULL) job_table_admitted(peer->job, peer->named_epoch);
     return peer->seat != NULL ? 0 : -EACCES;
 }
 
@@ -94,7 +90,7 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
     host_note_addresses(peer, &join);
     peer->seat =
         coordinator_resume(peer->job->coordinator, host_now_ms(peer->host), peer, resume);
-    if (peer->seat != NULL) host_admitted(peer->job, peer->named_epoch);
+    if (peer->seat != NULL) job_table_admitted(peer->job, peer->named_epoch);
     return peer->seat != NULL ? 0 : -EACCES;
 }
 
@@ -160,7 +156,7 @@ struct host_peer *host_peer_new(struct coordinator_host *host, bool local) {
 
 void host_peer_free(struct host_peer *peer) {
     if (peer->is_unsent) LIST_REMOVE(peer, unsent_entry);
-    if (peer->job != NULL) host_drop_job(peer->job);
+    if (peer->job != NULL) job_table_disconnect(peer->job, host_now_ms(peer->host));
     LIST_REMOVE(peer, entry);
     host_session_done(&peer->session);
     cr_network_list_done(&peer->addresses);
