@@ -126,8 +126,8 @@ static void check_one_decides(struct host *h) {
         const struct host *other = &w->hosts[i];
         if (other == h || !other->up || other->stalled_until != 0) continue;
         if (w->now < w->nodes[other->owner].resumed_at + SLACK) continue;
-        if (!other->terms.leads || other->is_superseded_job || other->closes) continue;
-        coordinator_look(other->coordinator, &v);
+        if (!other->terms->leads || other->job->is_superseded || other->closes) continue;
+        jobs_look(other, &v);
         if (v.phase == COORDINATOR_EMPTY || v.phase == COORDINATOR_ENDED || !v.decides) continue;
         if (v.incarnation != last_record(w)->incarnation) {
             w->has_two_runs = true;
@@ -142,7 +142,7 @@ void check_store_opened(struct host *h, uint64_t round) {
     CR_ASSERT(w->history.round_count < ROUNDS_MAX);
     struct round_record *r = &w->history.rounds[w->history.round_count++];
     struct coordinator_view v;
-    coordinator_look(h->coordinator, &v);
+    jobs_look(h, &v);
     *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id,
                                .formed_by = h->id, .round = round,
                                .order = ++w->history.orders,
@@ -598,7 +598,7 @@ static void note_rebuilt(struct host *h, const struct coordinator_view *before,
 void check_stop_heard(struct sim_node *n, const char *why) {
     bool is_loss = strstr(why, "was lost: ") != NULL || strstr(why, "lost the coord") != NULL;
     const struct host *h = &n->w->hosts[n->w->leader];
-    bool host_leaves = n->w->host_with_node >= 0 && (!h->up || h->terms.closing != NULL);
+    bool host_leaves = n->w->host_with_node >= 0 && (!h->up || h->terms->closing != NULL);
     if (host_leaves) return;
     for (int i = 0; i < n->w->node_count; i++) {
         if (n->w->nodes[i].gone_at != CR_FOREVER) return; /* a node has really left */
@@ -753,7 +753,7 @@ static void check_change_is_over_in_time(struct host *h) {
     struct coordinator_view v;
     if (!h->up || h->stalled_until != 0 || h->change_until == CR_FOREVER) return;
     if (host_now(h) <= h->change_until + KILL_TIME) return;
-    coordinator_look(h->coordinator, &v);
+    jobs_look(h, &v);
     if (v.phase == COORDINATOR_RUNNING) {
         world_violation(h->w, "a change is not over %" PRId64 " ms after its time",
                         host_now(h) - h->change_until);
@@ -889,7 +889,7 @@ void check_calm(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];
     if (!h->up || w->has_two_runs) return;
-    coordinator_look(h->coordinator, &v);
+    jobs_look(h, &v);
     int live = 0, running = 0;
     bool ending = false;
     for (int i = 0; i < w->node_count; i++) {
@@ -926,7 +926,7 @@ void check_finished(struct world *w) {
     struct coordinator_view v;
     const struct host *h = &w->hosts[w->leader];
     if (!h->up || w->has_two_runs) return;
-    coordinator_look(h->coordinator, &v);
+    jobs_look(h, &v);
     for (int i = 0; i < w->node_count; i++) {
         const struct sim_node *n = &w->nodes[i];
         if (!n->up || is_stranded(n) || v.phase == COORDINATOR_EMPTY) continue;

@@ -76,20 +76,23 @@ static void stall_node(struct sim_node *n) {
 
 static void stall_host(struct world *w) {
     struct host *h = leader(w);
-    if (w->host_with_node >= 0 || !h->up || h->stalled_until != 0) return;
+    if (w->host_with_node >= 0 || w->first != w) return;
+    if (!h->up || h->stalled_until != 0) return;
     host_stall(h, w->now + 10 + rnd(w, 1200));
 }
 
 static void crash_host(struct world *w) {
     struct host *h = leader(w);
-    if (w->host_with_node >= 0 || !h->up || w->hosts[!w->leader].up || !chance(w, 30)) return;
+    if (w->host_with_node >= 0 || w->first != w) return;
+    if (!h->up || w->hosts[!w->leader].up || !chance(w, 30)) return;
     host_die(h, chance(w, 50));
     start_host_in(w, h, 20 + rnd(w, 1500));
 }
 
 static void restart_host(struct world *w) {
     struct host *h = leader(w);
-    if (w->host_with_node >= 0 || w->elected || !h->up || h->stalled_until != 0) return;
+    if (w->host_with_node >= 0 || w->first != w) return;
+    if (w->elected || !h->up || h->stalled_until != 0) return;
     host_restart(h);
 }
 
@@ -159,7 +162,7 @@ static void give_notice(struct sim_node *n) {
 static void operate(struct sim_node *n) {
     struct world *w = n->w;
     struct host *h = leader(w);
-    if (!h->up || h->stalled_until != 0 || hosts_with(n) || !h->terms.leads) return;
+    if (!h->up || h->stalled_until != 0 || hosts_with(n) || !h->terms->leads) return;
     host_operate(h, n->index, chance(w, 30) ? 0 : RENDEZVOUS_CHANGE_PREEMPTION);
 }
 
@@ -185,6 +188,10 @@ static void start_again(struct sim_node *n) {
 void faults_inject(struct world *w) {
     struct sim_node *n = &w->nodes[rnd(w, w->node_count)];
     int fault = (int) rnd(w, w->kind == PAIRS_ARE_CUT ? 20 : w->kind == RELAYS ? 24 : 17);
+    if (w->kind == SEVERAL_JOBS && chance(w, 30)) {
+        jobs_crowd(w->first->hosts);
+        return;
+    }
     if (w->only_resets && w->now < w->last_reset + 2 * LEASE) return;
     if (w->only_resets) fault = chance(w, 80) ? 5 : 14;
     w->last_reset = w->now;

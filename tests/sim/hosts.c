@@ -1,7 +1,6 @@
 /* The simulated processes that host the coordinator of the job. Each process runs the real
  * coordinator, and one real host session for each connection. If coordinators are elected, each
  * start of a host has a higher epoch than the start before. */
-#include "rendezvous/rules/rules.h"
 #include "tests/sim/world.h"
 
 #include <errno.h>
@@ -19,8 +18,9 @@ void host_mark(struct conn *c) {
 /* ---- struct coordinator_actions: what the coordinator requests of its host ---- */
 
 static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
-    struct host *h = arg;
+    struct host *h = jobs_host(arg);
     struct conn *c = peer;
+    if (c->host != h) world_violation(h->w, "a coordinator writes to a node of another job");
     if (m->type == RDZV_ROUND) check_round_sent(h, c, &m->round);
     if (m->type == RDZV_CHANGE) check_change_announced(h, &m->change);
     if (m->type == RDZV_CHANGE_AT) check_change_set(h, &m->change_at);
@@ -31,7 +31,7 @@ static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
 }
 
 static void do_hang_up(void *arg, void *peer) {
-    struct host *h = arg;
+    struct host *h = jobs_host(arg);
     struct conn *c = peer;
     c->seat = NULL;
     c->hung_up_by_lease = true;
@@ -42,7 +42,7 @@ static void do_hang_up(void *arg, void *peer) {
 
 static int do_open_store(void *arg, uint64_t round, struct coordinator_store *out,
                          struct cr_error *err) {
-    struct host *h = arg;
+    struct host *h = jobs_host(arg);
     (void) err;
     /* A store is opened only for a new round, so the right to form is needed. (ROUND is also sent
      * once more to a node that has resumed. That needs no right to form, because the round runs
@@ -57,71 +57,47 @@ static int do_open_store(void *arg, uint64_t round, struct coordinator_store *ou
 }
 
 static uint64_t do_draw(void *arg) {
-    struct host *h = arg;
+    struct host *h = jobs_host(arg);
     return (uint64_t) h->w->now << 32 | (rnd64(h->w) & UINT32_MAX) | 1;
 }
 
 static void do_log(void *arg, enum cr_log_level level, const char *text) {
-    struct host *h = arg;
+    struct host *h = jobs_host(arg);
     (void) level;
-    story(h->w, "host %d: %s", h->id, text);
+    if (h != NULL) story(h->w, "host %d: %s", h->id, text);
 }
 
 static int wants_log(void *arg, enum cr_log_level level) {
-    const struct host *h = arg;
+    const struct host *h = jobs_host(arg);
     (void) level;
-    return h->w->verbose;
+    return h != NULL && h->w->verbose;
 }
 
-static const struct coordinator_actions coordinator_actions = {
+const struct coordinator_actions host_coordinator_actions = {
     .send = do_send, .hang_up = do_hang_up, .open_store = do_open_store, .draw = do_draw,
-    .log = do_log,
-    .wants_log = wants_log};
+    .other_waiting = job_table_other_waiting, .log = do_log, .wants_log = wants_log};
 
-/* ---- what the shell (rendezvous/host/jobs.c and peers.c) does for jobs with heirs ---- */
+/* ---- jobs that another host leads ---- */
 
-static struct leading leading_of(const struct host *h) {
-    return (struct leading){.allows_heirs = h->w->heirs, .has_job = true, .job_epoch = h->epoch,
-                            .is_superseded = h->is_superseded_job, .host_epoch = h->terms.epoch};
-}
-
-uint64_t host_epoch(const struct host *h) {
-    const struct leading l = leading_of(h);
-    return leading_epoch(&l);
-}
+uint64_t host_epoch(const struct host *h) { return job_table_epoch(h->table, h->job); }
 
 static bool decides(const struct host *h) {
-    struct coordinator_view v;
-    if (!h->up || !h->terms.leads || h->is_superseded_job) return false;
-    coordinator_look(h->coordinator, &v);
-    return v.decides && v.phase != COORDINATOR_ENDED;
+    uint64_t epoch;
+    return h->up && job_table_leads(h->table, h->w->run_id, &epoch);
 }
 
-static void supersede(struct host *h, uint64_t epoch, int leader) {
-    story(h->w, "host %d: the heir of node %d leads", h->id, leader);
-    h->is_superseded_job = true;
-    if (epoch > h->epoch) h->epoch = epoch;
-    h->leader_node = leader;
-    coordinator_send_away(h->coordinator);
+/* Writes the address of the host of node `leader` as nodes get it; "" = it is not known. */
+static const char *address_of(int leader, char text[16]) {
+    (void) snprintf(text, 16, leader >= 0 ? "n%d" : "", leader);
+    return text;
 }
+
+static uint16_t port_of(int leader) { return leader >= 0 ? (uint16_t) (HEIR_PORT + leader) : 0; }
 
 static struct host_session_verdict judge(void *arg, const struct rdzv_hello *hello) {
-    static char addr[16];
     struct conn *c = arg;
-    struct host *h = c->host;
-    struct leading l = leading_of(h);
-    struct host_session_verdict v = {0};
-    if (leading_is_in_doubt(&l, hello->epoch) &&
-        coordinator_hear_epoch(h->coordinator, host_now(h)) == COORDINATOR_IS_SUPERSEDED) {
-        h->is_superseded_job = l.is_superseded = true;
-    }
-    v.serves = leading_serves(&l, hello->epoch, &v.epoch);
     c->named_epoch = hello->epoch;
-    if (v.serves || h->leader_node < 0) return v;
-    (void) snprintf(addr, sizeof(addr), "n%d", h->leader_node);
-    v.addr = addr;
-    v.port = (uint16_t) (HEIR_PORT + h->leader_node);
-    return v;
+    return job_table_judge(c->host->table, host_now(c->host), hello);
 }
 
 struct host *host_of_heir(struct sim_node *n) {
@@ -130,14 +106,14 @@ struct host *host_of_heir(struct sim_node *n) {
 
 void host_open_heir(struct host *h) {
     host_start(h);
-    h->terms.leads = false;
+    h->terms->leads = false;
 }
 
 void host_lead(struct host *h, uint64_t epoch) {
     trace_serve(h);
     host_die(h, false);
     host_start(h);
-    h->terms.epoch = epoch;
+    h->terms->epoch = epoch;
     world_push(h->w, (struct event){.at = h->w->now + KNOCK_TIME, .type = EV_KNOCK, .node = -1,
                                     .host = h, .host_id = h->id});
 }
@@ -145,8 +121,10 @@ void host_lead(struct host *h, uint64_t epoch) {
 void host_follow(struct host *h, uint64_t epoch, int leader) {
     if (!h->up) return;
     if (h == h->w->hosts) {
-        supersede(h, epoch, leader);
-    } else if (h->terms.leads) {
+        char addr[16];
+        story(h->w, "host %d: the heir of node %d leads", h->id, leader);
+        job_table_supersede(h->job, epoch, address_of(leader, addr), port_of(leader));
+    } else if (h->terms->leads) {
         host_die(h, false);
         host_open_heir(h);
     }
@@ -158,53 +136,36 @@ void host_knock(struct host *h) {
     struct world *w = h->w;
     struct host *at = &w->hosts[0];
     const struct sim_node *a = &w->nodes[h->owner], *b = &w->nodes[at->owner];
-    struct coordinator_view v;
+    char addr[16];
     world_push(w, (struct event){.at = w->now + KNOCK_TIME, .type = EV_KNOCK, .node = -1,
                                  .host = h, .host_id = h->id});
     if (!decides(h) || !at->up || at->stalled_until != 0) return;
     if (world_pair_is_cut(w, a->index, at)) return;
     if (a != b && (a->cut[0] || a->cut[1] || b->cut[0] || b->cut[1])) return;
-    coordinator_look(at->coordinator, &v);
-    const struct leading l = leading_of(at);
-    if (leading_gives_up(&l, host_epoch(h), v.decides, v.phase == COORDINATOR_ENDED)) {
-        supersede(at, host_epoch(h), h->owner);
-    }
+    job_table_hear_leader(at->job, host_epoch(h), address_of(h->owner, addr), port_of(h->owner));
 }
 
 void host_retire(struct host *h) {
-    struct coordinator_view v;
     if (!h->up) return;
-    coordinator_look(h->coordinator, &v);
-    if (v.has_heirs && v.phase != COORDINATOR_ENDED) coordinator_retire(h->coordinator);
-    else host_abandon(h, "its node leaves");
+    if (!job_table_retire_own(h->table)) host_abandon(h, "its node leaves");
 }
 
 /* ---- struct host_session_actions: what a session requests of its host ---- */
 
 static int on_hello(void *arg, const struct rdzv_hello *hello, struct cr_error *err) {
-    (void) arg, (void) hello, (void) err;
-    return 0;
-}
-
-/* Call this when a node has got a seat: like host_admitted(), sets the epoch of the job. */
-static void admitted(struct conn *c, const struct coordinator_view *after) {
-    struct host *h = c->host;
-    const struct leading l = leading_of(h);
-    if (c->seat == NULL) return;
-    h->epoch = leading_admits(&l, c->named_epoch, after->incarnation == h->epoch_run);
-    h->epoch_run = after->incarnation;
+    return jobs_hello(arg, hello, err);
 }
 
 static int on_join(void *arg, const struct rdzv_join *join) {
     struct conn *c = arg;
     struct host *h = c->host;
     struct coordinator_view before, after;
-    coordinator_look(h->coordinator, &before);
+    jobs_look(h, &before);
     c->seat = coordinator_join(h->coordinator, host_now(h), c, conn_is_local(c), join);
-    coordinator_look(h->coordinator, &after);
+    jobs_look(h, &after);
     /* the JOIN has replaced a suspended seat, so the coordinator counts that seat's node as lost */
     if (after.suspended < before.suspended) h->failure_excused = true;
-    admitted(c, &after);
+    if (c->seat != NULL) job_table_admitted(h->job, c->named_epoch);
     struct rdzv_message m = {.type = RDZV_JOIN, .join = *join};
     check_charge(h, &before, &after, &m);
     return c->seat != NULL ? 0 : -EACCES;
@@ -214,10 +175,10 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
     struct conn *c = arg;
     struct host *h = c->host;
     struct coordinator_view before, after;
-    coordinator_look(h->coordinator, &before);
+    jobs_look(h, &before);
     c->seat = coordinator_resume(h->coordinator, host_now(h), c, resume);
-    coordinator_look(h->coordinator, &after);
-    admitted(c, &after);
+    jobs_look(h, &after);
+    if (c->seat != NULL) job_table_admitted(h->job, c->named_epoch);
     struct rdzv_message m = {.type = RDZV_RESUME, .resume = *resume};
     /* If the node resumes a round of another host, or an earlier round, check_charge() must ignore
      * a failure that RESUME reports: the last round of this host has not failed. */
@@ -239,9 +200,9 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     if (m->type == RDZV_JOIN) trace_naming(h, c->node, m->join.rounds_seen);
     if (m->type == RDZV_LEAVE) check_node_gone(h, c);
     if (m->type == RDZV_CHANGE_ANSWER) check_change_answered(h, &m->change_answer);
-    coordinator_look(h->coordinator, &before);
+    jobs_look(h, &before);
     int rc = coordinator_receive(h->coordinator, host_now(h), c->seat, m, err);
-    coordinator_look(h->coordinator, &after);
+    jobs_look(h, &after);
     if (rc < 0) {
         world_violation(h->w, "the coordinator refuses node %d: %s", c->node, err->text);
     }
@@ -256,10 +217,10 @@ static void on_lost(void *arg, enum rendezvous_loss how, const char *why) {
     c->seat = NULL;
     if (seat == NULL) return;
     struct coordinator *coordinator = c->host->coordinator;
-    coordinator_look(coordinator, &before);
+    jobs_look(c->host, &before);
     if (how == RENDEZVOUS_BROKEN) coordinator_suspend(coordinator, host_now(c->host), seat, why);
     else coordinator_lost(coordinator, host_now(c->host), seat, why);
-    coordinator_look(coordinator, &after);
+    jobs_look(c->host, &after);
     if (after.suspended <= before.suspended) check_node_gone(c->host, c);
     check_charge(c->host, &before, &after, NULL);
 }
@@ -314,11 +275,13 @@ static void flush(struct conn *c) {
 
 void host_after_event(struct host *h) {
     if (!h->up) return;
+    if (h->w->kind == SEVERAL_JOBS) jobs_after_event(h);
     if (h->forming) check_round_formed(h);
     for (size_t i = 0; i < h->unsent_count; i++) flush(h->unsent[i]);
     h->unsent_count = 0;
     if (h->w->trunks != NULL) relays_after_event(h);
-    int64_t deadline = coordinator_deadline(h->coordinator);
+    if (h->w->first != h->w) return; /* the first world has the timer of the host */
+    int64_t deadline = job_table_deadline(h->table);
     if (deadline >= h->timer_for) return;
     int64_t at = clock_when(h->w, deadline, h->offset, h->ppm);
     h->timer_for = deadline;
@@ -368,30 +331,10 @@ void host_start(struct host *h) {
     h->right_until = CR_FOREVER;
     h->unsent_count = 0;
     h->failed_record = -1;
-    h->terms = (struct host_session_terms){.leads = true, .close_timeout_ms = CLOSE_TIME,
-                                           .in_launcher = w->host_with_node >= 0,
-                                           .epoch = w->elected ? (uint64_t) h->id : 0};
-    h->terms.coordinator = (uint64_t) h->id;
-    h->coordinator = coordinator_new("job", &coordinator_actions, h);
-    coordinator_identify(h->coordinator, h->terms.coordinator);
-    h->epoch = h->epoch_run = 0;
-    h->is_superseded_job = false;
-    h->leader_node = -1;
-    if (w->heirs || w->elected) coordinator_keep_job(h->coordinator);
-    if (w->heirs && h != w->hosts) coordinator_is_heir(h->coordinator);
-    if (w->heirs) coordinator_set_own(h->coordinator, w->nodes[h->owner].instance);
-    if (w->heirs) coordinator_allow_heirs(h->coordinator);
-    if (w->elected && h->id > 1) coordinator_follows_another(h->coordinator);
+    jobs_begin(h);
     if (!w->heirs) w->leader = (int) (h - w->hosts);
     story(w, "host %d: up", h->id);
-}
-
-static void forget_coordinator(struct host *h) {
-    for (struct conn *c = h->w->conns; c != NULL; c = c->next) {
-        if (c->host == h && c->host_id == h->id) c->seat = NULL;
-    }
-    coordinator_free(h->coordinator);
-    h->coordinator = NULL;
+    for (int i = 0; i < w->guest_count; i++) host_start(w->guests[i]->hosts);
 }
 
 void host_die(struct host *h, bool silently) {
@@ -408,7 +351,8 @@ void host_die(struct host *h, bool silently) {
     }
     relays_host_dies(h, silently);
     h->unsent_count = 0;
-    forget_coordinator(h);
+    for (int i = 0; i < h->w->guest_count; i++) host_die(h->w->guests[i]->hosts, silently);
+    jobs_end(h);
 }
 
 /* Ends the coordinator of a host, as coordinator_host_depose() does: closes all its connections and
@@ -420,14 +364,10 @@ void host_depose(struct host *h) {
 }
 
 void host_abandon(struct host *h, const char *why) {
-    struct coordinator_view v;
     if (!h->up) return;
-    coordinator_look(h->coordinator, &v);
-    if (v.phase != COORDINATOR_ENDED) {
-        h->terms.closing = why;
-        h->terms.comes_again = true;
-    }
-    coordinator_goodbye(h->coordinator, why);
+    if (job_table_has_running(h->table)) h->terms->closing = why;
+    job_table_abandon(h->table, false, why);
+    for (int i = 0; i < h->w->guest_count; i++) host_after_event(h->w->guests[i]->hosts);
     host_after_event(h);
 }
 
@@ -450,11 +390,12 @@ void host_close(struct host *h) {
 
 void host_stall(struct host *h, int64_t until) {
     h->stalled_until = until;
+    for (int i = 0; i < h->w->guest_count; i++) h->w->guests[i]->hosts->stalled_until = until;
     if (h->w->elected && h->may_form) {
         /* from now on the election does not renew the right. As in etcd/election.c, the right ends
          * a sixth of the lease before the lease does. */
         h->right_until = host_now(h) + LEASE - LEASE / 6;
-        coordinator_may_form(h->coordinator, host_now(h), h->right_until);
+        job_table_may_form(h->table, host_now(h), h->right_until);
     }
     story(h->w, "host %d: stalls until %" PRId64, h->id, until);
     world_push(h->w, (struct event){.at = until, .type = EV_STALL_ENDS, .node = -1, .host = h,
@@ -466,7 +407,7 @@ void host_stall_ends(struct host *h) {
     story(w, "host %d: goes on", h->id);
     h->stalled_until = 0;
     if (h->right_until != CR_FOREVER && host_now(h) < h->right_until) {
-        coordinator_may_form(h->coordinator, host_now(h), CR_FOREVER);
+        job_table_may_form(h->table, host_now(h), CR_FOREVER);
     } else if (h->right_until != CR_FOREVER) {
         h->may_form = false;
         world_push(w, (struct event){.at = w->now + CONFIRM_TIME, .type = EV_RIGHT_BACK,
@@ -475,6 +416,10 @@ void host_stall_ends(struct host *h) {
     h->right_until = CR_FOREVER;
     host_timer(h); /* as in libuv, timers are handled before input */
     world_release(w, &h->held);
+    for (int i = 0; i < w->guest_count; i++) {
+        w->guests[i]->hosts->stalled_until = 0;
+        world_release(w->guests[i], &w->guests[i]->hosts->held);
+    }
 }
 
 /* ---- events ---- */
@@ -482,7 +427,7 @@ void host_stall_ends(struct host *h) {
 bool host_serves(const struct conn *c) { return c->host->up && c->host->id == c->host_id; }
 
 void host_connected(struct conn *c) {
-    host_session_open(&c->session, host_now(c->host), conn_is_local(c), &c->host->terms,
+    host_session_open(&c->session, host_now(c->host), conn_is_local(c), c->host->terms,
                       &session_actions, c);
     if (c->relay == NULL) set_session_timer(c);
 }
@@ -500,14 +445,20 @@ void host_closed(struct conn *c, enum rendezvous_loss how) {
 }
 
 void host_timer(struct host *h) {
-    struct coordinator_view before, after;
-    if (h->timer_at <= h->w->now) h->timer_at = h->timer_for = CR_FOREVER;
-    coordinator_look(h->coordinator, &before);
-    coordinator_tick(h->coordinator, host_now(h));
-    coordinator_look(h->coordinator, &after);
-    /* the lease of a suspended seat is over, so the coordinator counts its node as lost */
-    if (after.suspended < before.suspended) h->failure_excused = true;
-    check_charge(h, &before, &after, NULL);
+    struct coordinator_view before[1 + GUESTS_MAX], after;
+    struct world *w = h->w;
+    if (h->timer_at <= w->now) h->timer_at = h->timer_for = CR_FOREVER;
+    for (int i = 0; i <= w->guest_count; i++) {
+        jobs_look(i == 0 ? h : w->guests[i - 1]->hosts, &before[i]);
+    }
+    job_table_tick(h->table, host_now(h));
+    for (int i = 0; i <= w->guest_count; i++) {
+        struct host *at = i == 0 ? h : w->guests[i - 1]->hosts;
+        jobs_look(at, &after);
+        /* the lease of a suspended seat is over, so the coordinator counts its node as lost */
+        if (after.suspended < before[i].suspended) at->failure_excused = true;
+        check_charge(at, &before[i], &after, NULL);
+    }
 }
 
 void host_session_timer(struct conn *c) {
@@ -522,16 +473,17 @@ void host_may_form(struct host *h, bool may_form) {
     if (may_form && h != &h->w->hosts[h->w->leader]) return; /* another host has been elected */
     story(h->w, "host %d: may %sform rounds", h->id, may_form ? "" : "not ");
     h->may_form = may_form;
-    coordinator_look(h->coordinator, &before);
-    coordinator_may_form(h->coordinator, host_now(h), may_form ? CR_FOREVER : 0);
-    coordinator_look(h->coordinator, &after);
+    jobs_look(h, &before);
+    job_table_may_form(h->table, host_now(h), may_form ? CR_FOREVER : 0);
+    jobs_look(h, &after);
     check_charge(h, &before, &after, NULL);
 }
 
 void host_operate(struct host *h, int node, uint32_t kind) {
     char host[16];
     (void) snprintf(host, sizeof(host), "n%d", node);
-    struct rdzv_operate o = {.run_id = "job", .host = host, .kind = kind,
+    if (h->job == NULL) return;
+    struct rdzv_operate o = {.run_id = h->w->run_id, .host = host, .kind = kind,
                              .left_ms = rnd(h->w, NOTICE_MAX), .why = "an operator"};
     (void) coordinator_operate(h->coordinator, host_now(h), &o);
 }

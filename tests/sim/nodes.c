@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const RUN_ID = "job";
-
 static struct host *own_host(const struct sim_node *n) {
     return n->index == n->w->host_with_node ? &n->w->hosts[0] : NULL;
 }
@@ -472,7 +470,7 @@ void node_connected(struct conn *c) {
         c->host_open = true;
         host_connected(c);
     }
-    member_session_open(&n->session, RUN_ID);
+    member_session_open(&n->session, n->w->run_id);
 }
 
 void node_bytes(struct conn *c, const char *bytes, size_t len) {

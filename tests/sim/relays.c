@@ -357,7 +357,7 @@ void relays_happen_at_host(const struct event *e) {
     int64_t now_ms = host_now(t->host);
     if (!t->host_open) return;
     if (e->type == EV_CONNECTED) {
-        host_session_open(&t->session, now_ms, false, &t->host->terms, &trunk_actions, t);
+        host_session_open(&t->session, now_ms, false, t->host->terms, &trunk_actions, t);
     } else if (e->type == EV_BYTES) {
         if (!t->is_reset) host_session_receive(&t->session, now_ms, e->bytes, e->len);
     } else if (e->type == EV_TRUNK_TIMER) {

@@ -65,7 +65,7 @@ static bool is_at_rest(const struct world *w) {
     if (w->has_two_runs || is_busy(w)) return false;
     if (!is_any_up(w)) return true;
     if (!h->up || h->change_until != CR_FOREVER) return false;
-    coordinator_look(h->coordinator, &v);
+    jobs_look(h, &v);
     uint32_t busy = v.in_state[SEAT_ASIDE] + v.in_state[SEAT_UNFIT] + v.in_state[SEAT_STOPPING] +
                     v.in_state[SEAT_LEAVING] + v.in_state[SEAT_QUEUED] +
                     v.in_state[SEAT_SUCCEEDED] + v.suspended;

@@ -33,6 +33,7 @@
                               * clock */
 
 static struct world the_world;
+static struct world guest_worlds[GUESTS_MAX]; /* the other jobs of SEVERAL_JOBS */
 
 /* ---- handling of events ---- */
 
@@ -60,6 +61,7 @@ static void happen_at_host(struct world *w, const struct event *e) {
     case EV_HOST_DOWN: host_die(e->host, false); break;
     case EV_RIGHT_BACK: host_may_form(e->host, true); break;
     case EV_KNOCK: host_knock(e->host); break;
+    case EV_STRANGER: jobs_stranger_leaves(e->host, e->what); break;
     case EV_STALL_ENDS: stall_ends(w, e); break;
     default: CR_ASSERT(0 && "no event of a host");
     }
@@ -143,29 +145,55 @@ static void check_time_passes(struct world *w, int64_t now) {
     if (w->events_now > EVENTS_NOW_MAX) world_violation(w, "time stands still");
 }
 
-static void run_until(struct world *w, int64_t end) {
-    while (!w->failed && world_next_at(w) <= end) {
-        struct event e = world_pop(w);
-        check_time_passes(w, e.at);
-        w->now = e.at;
-        if (world_hold(w, &e)) continue;
-        happen(w, &e);
-        for (int i = 0; i < HOSTS_MAX; i++) host_after_event(&w->hosts[i]);
-        struct sim_node *touched = e.node >= 0 ? &w->nodes[e.node] : NULL;
-        if (touched != NULL) node_after_event(touched);
-        check_step(w, touched);
-        states_note(w);
-        trace_note(w);
-        free(e.bytes);
-        w->totals.events++;
+/* Handles the next event of the world `w`. The worlds of all jobs have the same time. */
+static void run_next(struct world *w) {
+    struct world *first = w->first;
+    struct event e = world_pop(w);
+    check_time_passes(w, e.at);
+    first->now = e.at;
+    for (int i = 0; i < first->guest_count; i++) first->guests[i]->now = e.at;
+    if (world_hold(w, &e)) return;
+    jobs_before(w, &e);
+    happen(w, &e);
+    for (int i = 0; i < HOSTS_MAX; i++) host_after_event(&w->hosts[i]);
+    if (w != first) host_after_event(first->hosts); /* it has the timer of the shared host */
+    for (int i = 0; i < first->guest_count; i++) {
+        if (first->guests[i] != w) host_after_event(first->guests[i]->hosts);
     }
-    w->now = end;
+    struct sim_node *touched = e.node >= 0 ? &w->nodes[e.node] : NULL;
+    if (touched != NULL) node_after_event(touched);
+    jobs_after(w, &e);
+    check_step(w, touched);
+    states_note(w);
+    trace_note(w);
+    free(e.bytes);
+    w->totals.events++;
+}
+
+/* Returns the world with the next event: `first`, or that of another job at the same host. */
+static struct world *next_world(struct world *first) {
+    struct world *next = first;
+    for (int i = 0; i < first->guest_count; i++) {
+        if (world_next_at(first->guests[i]) < world_next_at(next)) next = first->guests[i];
+    }
+    return next;
+}
+
+/* Runs all jobs until `end`. */
+static void run_until(struct world *first, int64_t end) {
+    struct world *next;
+    while (!first->failed && world_next_at(next = next_world(first)) <= end) run_next(next);
+    first->now = end;
+    for (int i = 0; i < first->guest_count; i++) first->guests[i]->now = end;
 }
 
 /* Runs the time without faults until `end`, or until the job has been at rest for a while. */
 static void run_until_rest(struct world *w, int64_t end) {
     struct rest rest = {.since = w->now};
-    while (!w->failed && w->now < end && !rest_is_reached(w, &rest)) run_until(w, w->now + 200);
+    bool is_short = w->kind != SEVERAL_JOBS;
+    while (!w->failed && w->now < end && !(is_short && rest_is_reached(w, &rest))) {
+        run_until(w, w->now + 200);
+    }
 }
 
 /* ---- schedules ---- */
@@ -190,7 +218,7 @@ static void let_all_recover(struct world *w) {
     if (w->pair_cut.is_on) {
         world_push(w, (struct event){.at = w->now, .type = EV_PAIR_CUT_ENDS, .node = -1});
     }
-    for (int i = 0; i < HOSTS_MAX; i++) {
+    for (int i = 0; i < HOSTS_MAX && w->first == w; i++) {
         struct host *h = &w->hosts[i];
         struct event e = {.node = -1, .host = h, .host_id = h->id};
         if (h->up) end_stall(w, &h->stalled_until, e);
@@ -206,7 +234,7 @@ static void let_all_recover(struct world *w) {
                                           .relay = r});
     }
     struct host *h = &w->hosts[w->leader];
-    if (h->up || w->host_with_node >= 0) return;
+    if (h->up || w->host_with_node >= 0 || w->first != w) return;
     world_push(w, (struct event){.at = w->now, .type = EV_HOST_UP, .node = -1, .host = h});
 }
 
@@ -235,6 +263,8 @@ static enum schedule_kind kind_of(uint64_t seed) {
     case 12:
     case 20: return RELAYS;
     case 11: return ONLY_CUTS;
+    case 13:
+    case 29: return SEVERAL_JOBS;
     default: return PLAIN;
     }
 }
@@ -315,9 +345,13 @@ static void draw_job(struct world *w) {
     w->last_reset = -2 * LEASE;
     if (w->only_resets && w->wait_ms == 0) w->wait_ms = -1;
     draw_costs(w);
-    w->kind = kind_of(w->seed);
+    w->kind = w->first == w ? kind_of(w->seed) : SEVERAL_JOBS;
     if (w->kind == STATIC_RANKS) make_ranks_static(w);
     if (w->kind == ONLY_CUTS) make_few_nodes(w);
+    if (w->kind == SEVERAL_JOBS) {
+        w->host_with_node = -1;
+        w->elected = w->heirs = w->only_resets = false;
+    }
     if (w->kind == RELAYS) {
         w->host_with_node = -1; /* the nodes of a relay may not host */
         w->elected = false;
@@ -335,7 +369,10 @@ static void draw_processes(struct world *w) {
         h->offset = rnd(w, 100000);
         h->ppm = random_ppm(w);
     }
-    if (!w->heirs) {
+    if (w->first != w) {
+        w->hosts[0].offset = w->first->hosts[0].offset;
+        w->hosts[0].ppm = w->first->hosts[0].ppm;
+    } else if (!w->heirs) {
         world_push(w, (struct event){.type = EV_HOST_UP, .node = -1, .host = &w->hosts[0]});
     }
     if (w->kind == RELAYS) relays_draw(w);
@@ -372,7 +409,8 @@ static void reset_node(struct sim_node *n) {
 
 static void reset_host(struct host *h) {
     struct held held = h->held;
-    coordinator_free(h->coordinator);
+    h->up = false;
+    jobs_end(h);
     *h = (struct host){.held = {.events = held.events, .cap = held.cap}};
 }
 
@@ -389,7 +427,8 @@ static void reset_world(struct world *w) {
     w->events_now = 0;
 }
 
-static bool run_schedule(struct world *w, uint64_t seed) {
+/* Draws one job, with its faults. */
+static void draw_world(struct world *w, uint64_t seed) {
     w->seed = w->rng = seed;
     draw_job(w);
     draw_processes(w);
@@ -397,19 +436,63 @@ static bool run_schedule(struct world *w, uint64_t seed) {
     for (int64_t i = 0; i < faults; i++) {
         world_push(w, (struct event){.at = rnd(w, CHAOS_TIME), .type = EV_FAULT, .node = -1});
     }
-    run_until(w, CHAOS_TIME);
-    let_all_recover(w);
-    run_until(w, CHAOS_TIME + 4000); /* in these 4 s, users start ended launchers again */
-    run_until_rest(w, CHAOS_TIME + 4000 + CALM_TIME);
-    if (!w->failed) check_calm(w);
+}
+
+/* Draws the other jobs of the host. They have random numbers of their own, so their number does not
+ * change what is drawn for the first job. */
+static void draw_guests(struct world *first) {
+    static const char *const run_ids[GUESTS_MAX] = {"job 2", "job 3"};
+    if (first->kind != SEVERAL_JOBS) return;
+    first->guest_count = 1 + (int) (first->seed / 32 % GUESTS_MAX);
+    for (int i = 0; i < first->guest_count; i++) {
+        struct world *w = first->guests[i] = &guest_worlds[i];
+        w->first = first;
+        w->run_id = run_ids[i];
+        w->verbose = first->verbose;
+        draw_world(w, first->seed ^ (uint64_t) (i + 1) << 48);
+    }
+}
+
+/* Calls `f` for the world of each job. */
+static void for_each(struct world *first, void (*f)(struct world *w)) {
+    f(first);
+    for (int i = 0; i < first->guest_count; i++) f(first->guests[i]);
+}
+
+static void check_end_of_chaos(struct world *w) {
+    if (!w->first->failed) check_calm(w);
     for (int i = 0; i < w->node_count; i++) {
         if (w->nodes[i].up) workers_finish(&w->nodes[i]);
     }
+}
+
+static void check_end_of_job(struct world *w) {
+    if (!w->first->failed) check_finished(w);
+}
+
+static bool run_schedule(struct world *w, uint64_t seed) {
+    w->first = w;
+    w->run_id = "job";
+    draw_world(w, seed);
+    draw_guests(w);
+    run_until(w, CHAOS_TIME);
+    for_each(w, let_all_recover);
+    run_until(w, CHAOS_TIME + 4000); /* in these 4 s, users start ended launchers again */
+    run_until_rest(w, CHAOS_TIME + 4000 + CALM_TIME);
+    for_each(w, check_end_of_chaos);
     run_until(w, w->now + 500 + STOP_TIME + CLOSE_TIME);
-    if (!w->failed) check_finished(w);
+    for_each(w, check_end_of_job);
+    if (w->kind == SEVERAL_JOBS) {
+        run_until(w, w->now + 5000 + 2 * CLOSE_TIME); /* strangers leave, and jobs are forgotten */
+        if (!w->failed) jobs_check_end(w->hosts);
+    }
     bool failed = w->failed;
     trace_end(w);
-    reset_world(w);
+    for_each(w, reset_world);
+    if (w->jobs_alive != 0) world_violation(w, "%d jobs were never freed", w->jobs_alive);
+    failed = failed || w->failed;
+    w->failed = false;
+    w->guest_count = w->jobs_alive = 0;
     return failed;
 }
 
@@ -430,6 +513,8 @@ static void print_totals(const struct totals *t, int64_t schedules, int failures
                   t->final);
     (void) printf("%" PRIu64 " attached by relays, %" PRIu64 " trunks lost, %" PRIu64 " holds, ",
                   t->relayed, t->trunks_lost, t->holds);
+    (void) printf("%" PRIu64 " strangers, %" PRIu64 " refused, %" PRIu64 " jobs forgotten, ",
+                  t->strangers, t->crowded, t->forgotten);
     (void) printf("%" PRIu64 " nodes recalled, %" PRIu64 " jobs out of losses, ", t->recalled,
                   t->out_of_losses);
     (void) printf("%" PRIu64 " restarts of the host, %" PRIu64 " rounds rebuilt; %d failed, ",
@@ -449,6 +534,7 @@ static int run_many(struct world *w, int64_t first, int64_t schedules, int64_t s
 }
 
 static void free_world(struct world *w) {
+    for (int i = 0; i < GUESTS_MAX && w == &the_world; i++) free_world(&guest_worlds[i]);
     free(w->heap);
     free(w->pool);
     free(w->free_places);

@@ -87,14 +87,14 @@ static void note_seat(void *arg, const struct seat_view *seat) {
 static uint64_t word_of_host(const struct host *h, uint64_t *nodes) {
     struct coordinator_view v;
     bool is_leader = h == &h->w->hosts[h->w->leader];
-    coordinator_look(h->coordinator, &v);
+    jobs_look(h, &v);
     struct seats seats = {.nodes = nodes, .salt = is_leader ? 1000 : 2000};
     coordinator_visit(h->coordinator, note_seat, &seats);
     uint64_t word = (uint64_t) v.phase;
     word = add(word, (unsigned) (v.is_held << 2 | v.lacks_majority << 1 | v.decides), 3);
     word = add(word, (unsigned) (v.has_heirs << 1 | (v.spent < v.max_restarts)), 2);
-    word = add(word, (unsigned) (h->terms.leads << 2 | h->may_form << 1 | h->closes), 3);
-    word = add(word, (unsigned) (h->is_superseded_job << 1 | (h->stalled_until != 0)), 2);
+    word = add(word, (unsigned) (h->terms->leads << 2 | h->may_form << 1 | h->closes), 3);
+    word = add(word, (unsigned) (h->job->is_superseded << 1 | (h->stalled_until != 0)), 2);
     return mix(add(word, is_leader, 1));
 }
 

@@ -10,9 +10,10 @@
 /* ---- failed checks, and the story of a schedule ---- */
 
 void world_violation(struct world *w, const char *fmt, ...) {
-    if (w->failed) return; /* only the first failed check of a schedule is reported */
-    w->failed = true;
-    (void) printf("seed %" PRIu64 ": at %" PRId64 " ms: ", w->seed, w->now);
+    if (w->first->failed) return; /* only the first failed check of a schedule is reported */
+    w->failed = w->first->failed = true;
+    (void) printf("seed %" PRIu64 ": at %" PRId64 " ms: ", w->first->seed, w->now);
+    if (w->kind == SEVERAL_JOBS) (void) printf("%s: ", w->run_id);
     va_list ap;
     va_start(ap, fmt);
     (void) vprintf(fmt, ap);

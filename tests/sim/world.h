@@ -4,6 +4,7 @@
  *     world.c     the clock, random numbers, the queue of events, events that are kept for later
  *     network.c   connections: streams of bytes that arrive late, in pieces, or not at all
  *     hosts.c     processes that host a coordinator (the real one, with real sessions)
+ *     jobs.c      the jobs of one host, of which each has a world of its own
  *     relays.c    relays with the real core, and the real ends of their trunks at the host
  *     nodes.c     nodes: the real member and the real code of agent/node
  *     workers.c   workers: small models of programs; each has a real struct channel_page
@@ -25,6 +26,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/host/job_table_internal.h"
 #include "rendezvous/host/trunk_end_internal.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"
@@ -46,6 +48,8 @@
 #define RELAYS_MAX  2
 #define HEIR_PORT   5000 /* node i, as an heir, has the port HEIR_PORT + i */
 #define KNOCK_TIME  100  /* milliseconds from one LEADS of a host to the next (EV_KNOCK) */
+#define GUESTS_MAX  2 /* jobs besides the first one at the host of SEVERAL_JOBS */
+#define STRANGERS_MAX 256
 #define ROUNDS_MAX  512
 #define CHANGES_MAX 2048
 
@@ -92,6 +96,7 @@ enum event_type {
     EV_ACT,           /* a worker does its next step */
     EV_SIGNAL,        /* a launcher gets a signal */
     EV_HEALED,        /* a node that was not fit passes its health check */
+    EV_STRANGER,      /* a stranger, who has made a job, closes its connection */
     EV_NODE_UP,       /* a node starts */
     EV_HOST_UP,       /* a host starts */
     EV_HOST_DOWN,     /* a host ends */
@@ -168,6 +173,8 @@ struct conn {
     struct coordinator_seat *seat;
     bool is_unsent; /* true while the connection is in the list host.unsent */
     uint64_t named_epoch; /* the epoch in the node's HELLO */
+    struct host_job *job; /* the job of the node, which counts this connection; NULL = none, also
+                           * in all schedules but SEVERAL_JOBS */
 
     /* ---- only for a connection to a relay; `host` is the host that its trunk leads to ---- */
     struct sim_relay *relay; /* NULL = this connection leads to the host */
@@ -214,10 +221,12 @@ struct host {
     struct world *w;
     int owner;             /* with heirs: index of the node in whose process the host runs;
                             * otherwise -1 */
-    uint64_t epoch;        /* the job's epoch at this host is the larger of this and terms.epoch */
-    uint64_t epoch_run;    /* incarnation of the coordinator's run when a node last got a seat */
-    bool is_superseded_job; /* true if this host sends nodes away, because another host leads */
-    int leader_node;       /* the node whose host leads instead; -1 if it is not known */
+    /* The jobs of this host. With SEVERAL_JOBS, the worlds of all these jobs share the table and
+     * the terms of the first world's host; in all other schedules each host has its own. */
+    struct job_table *table, own_table;
+    struct host_session_terms *terms, own_terms;
+    struct host_job *job; /* the job of this world at this host; NULL = there is none now */
+    struct coordinator *coordinator; /* of `job`; NULL if that is NULL */
     bool up;
     int id;                /* number of this start among the starts of all hosts, from 1 */
     int64_t stalled_until; /* time at which a stalled host runs again; 0 if the host is not
@@ -226,8 +235,6 @@ struct host {
     int64_t timer_at;  /* time of the queued EV_HOST_TIMER; CR_FOREVER if there is none */
     int64_t timer_for; /* coordinator's deadline for which that event was queued; or CR_FOREVER */
     struct held held;
-    struct coordinator *coordinator;
-    struct host_session_terms terms;
     struct conn *unsent[NODES_MAX * 8]; /* connections with output that is not sent yet */
     size_t unsent_count;
     bool may_form;         /* true if the host has the right to form rounds; an elected host can
@@ -415,6 +422,7 @@ enum schedule_kind {
     PAIRS_ARE_CUT,   /* one kind of fault more: the network between one node and one host is cut */
     FAILURES_END,    /* failures of some workers end the job: --on-failure=end */
     RELAYS,          /* some nodes are behind relays, which are killed, stalled, cut off */
+    SEVERAL_JOBS,    /* one host serves several jobs, each with a world of its own */
     ONLY_CUTS,       /* three or four nodes with heirs; no process ends, the network fails often */
 };
 
@@ -439,12 +447,21 @@ struct pair_cut {
     struct held held;
 };
 
+/* A connection that is no node of a simulated job: it names a run id of its own, and joins no
+ * round. */
+struct stranger {
+    struct host_job *job; /* NULL = this place is free */
+    int host_id;
+};
+
 struct totals {
     uint64_t events, rounds, changes, agreed, parked, kept, hung, left, unfit, takeovers, resets;
     uint64_t resumed, rebuilt, restarts; /* RESUMEs received; rounds rebuilt; restarts of a host */
     uint64_t relayed, trunks_lost, holds; /* nodes that relays have attached; trunks that were reset
                                            * or ended with a process; beats that came by a HOLD */
     uint64_t pairs_cut, final; /* cuts of a pair; jobs that were ended by a failure that is final */
+    /* jobs that strangers have made; strangers that were refused; jobs that the host has freed */
+    uint64_t strangers, crowded, forgotten;
     uint64_t symptoms, charged, excused, refunded, killed, recalled, out_of_losses;
 };
 
@@ -481,6 +498,15 @@ struct world {
     bool verbose, failed;
     struct trace trace;
     uint8_t *states;    /* what states.c keeps; NULL if states are not counted */
+
+    /* ---- only for SEVERAL_JOBS ---- */
+    const char *run_id;
+    struct world *first;  /* the world of the first job; that world itself for the first job */
+    struct world *guests[GUESTS_MAX]; /* in the world of the first job: the worlds of the others */
+    int guest_count;
+    int jobs_alive;       /* in the world of the first job: how many jobs have not been freed */
+    struct host *making;  /* the host, in the world of the job that is being made; or NULL */
+    struct stranger strangers[STRANGERS_MAX];
 
     /* ---- the job ---- */
     enum schedule_kind kind;
@@ -574,7 +600,36 @@ void relays_flush(struct conn *c);
 void relays_after_event(struct host *h); /* sends what the host has written to its trunks */
 void relays_clear(struct world *w);
 
+/* ---- jobs.c ---- */
+
+/* Begins the table of a host that starts, and makes the job of the world unless the schedule is one
+ * of SEVERAL_JOBS, in which nodes make the jobs. */
+void jobs_begin(struct host *h);
+/* Frees all jobs of a host that has ended. */
+void jobs_end(struct host *h);
+/* Returns the host, in the world of the job, to which this argument of a coordinator's action
+ * belongs; NULL = the job of a stranger. */
+struct host *jobs_host(void *arg);
+/* Like coordinator_look(), also if the host has no job of this world. */
+void jobs_look(const struct host *h, struct coordinator_view *out);
+/* A node has sent HELLO. Returns what the session's action `on_hello` returns. */
+int jobs_hello(struct conn *c, const struct rdzv_hello *hello, struct cr_error *err);
+/* Call this after every event: counts the connections that are over, and checks the jobs. */
+void jobs_after_event(struct host *h);
+/* Makes jobs for strangers, and ends one of these connections. */
+void jobs_crowd(struct host *h);
+void jobs_stranger_leaves(struct host *h, int place);
+/* Notes the state of the other jobs at this host before an event of the world `w`, and checks after
+ * the event that it has not changed. */
+void jobs_before(struct world *w, const struct event *e);
+void jobs_after(struct world *w, const struct event *e);
+/* Checks, at the end of a schedule, that the host keeps no job longer than it must. */
+void jobs_check_end(struct host *h);
+
 /* ---- hosts.c ---- */
+
+/* The actions of all coordinators; their argument is that of jobs_host(). */
+extern const struct coordinator_actions host_coordinator_actions;
 
 void host_start(struct host *h);
 /* ---- hosts of a job with heirs ---- */
