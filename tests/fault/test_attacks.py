@@ -505,6 +505,32 @@ def test_the_secret_may_come_through_a_pipe(tmp):
         assert node.wait() == 0, text
 
 
+# Mounts a secret as Kubernetes does with `defaultMode: 0440`: the file is a link to the newest
+# version, and belongs to root and a group. Then executes the program "$@".
+MOUNTED = f"""
+mkdir -p /run/secrets && mount -t tmpfs tmpfs /run/secrets && cd /run/secrets &&
+mkdir -p crun/..1 && (umask 0377; echo "{SECRET}" > crun/..1/token) &&
+chgrp 12345 crun/..1/token && chmod 0440 crun/..1/token &&
+ln -s ..1 crun/..data && ln -s ..data/token crun/token && cd "$OLDPWD" && exec "$@"
+"""
+
+
+def test_a_mounted_secret_of_kubernetes_needs_no_option(tmp):
+    """Two pods have the secret mounted. A third one does not, and is refused."""
+    pod = ["unshare", "-m", "sh", "-c", MOUNTED, "sh"]
+    if subprocess.run([*pod, "true"], capture_output=True).returncode != 0:
+        skip("needs the right to mount")
+    with Nodes(tmp, "--nnodes=2", "--rdzv-conf=auth=required") as nodes:
+        started = [nodes.start_host("a", prefix=pod), nodes.start("b", prefix=pod)]
+        workers = nodes.round(2)
+        assert operator("status", nodes.endpoint).returncode == 1
+        answer = rdzv_raw.Member(nodes.endpoint, run_id="job").expect("REFUSED")
+        assert "--rdzv-token-file" in answer["why"], answer
+        for w in workers:
+            w.signal(Nodes.WELL)
+        assert [n.wait() for n in started] == [0, 0], [n.text for n in started]
+
+
 # ---- rotation ----
 
 
