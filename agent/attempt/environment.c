@@ -49,8 +49,11 @@ static const char *const own_names[OWN_COUNT] = {
 #define TORCH_VARIABLES(V)                                                                         \
     V(SOCKET, "TORCH_WORKER_SERVER_SOCKET", ENVIRONMENT_TORCH_SOCKET)                              \
     V(PIPE, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "torch_dump_")                                      \
-    V(RECORD, "TORCH_FR_DUMP_TEMP_FILE", "torch_flight_record_")                                   \
-    V(OLD_RECORD, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "torch_flight_record_")
+    V(RECORD, "TORCH_FR_DUMP_TEMP_FILE", "torch_flight_record_")
+
+/* The older name of TORCH_FR_DUMP_TEMP_FILE. It is not set: releases of torch that know the newer
+ * name warn of it. */
+#define OLD_RECORD_VARIABLE "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
 
 enum {
 #define V(id, name, file) TORCH_##id,
@@ -194,7 +197,7 @@ int environment_init(struct environment *e, char *const *inherited, const struct
     choose_visible(e, inherited);
     e->keeps_torch_files = inherited_value(inherited, torch_variables[TORCH_PIPE].name) != NULL ||
                            inherited_value(inherited, torch_variables[TORCH_RECORD].name) != NULL ||
-                           inherited_value(inherited, torch_variables[TORCH_OLD_RECORD].name);
+                           inherited_value(inherited, OLD_RECORD_VARIABLE) != NULL;
     size_t count = 0, argc = 0;
     while (inherited[count] != NULL) count++;
     bool is_template = has_template(job, &argc);

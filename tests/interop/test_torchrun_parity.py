@@ -30,7 +30,7 @@ NEWER = {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCHELASTIC_SIGNALS_TO_HANDLE",
 # crun's mark on its processes, by which it finds what they leave behind; the worker runtime's way
 # to crun; where torch puts the files through which crun-agent why looks into a worker
 OURS = {"CRUN_NURSERY", "CRUN_AGENT", "TORCH_WORKER_SERVER_SOCKET", "TORCH_FR_DUMP_TEMP_FILE",
-        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"}
 OLDER = {"NCCL_ASYNC_ERROR_HANDLING"}
 PLACES = {"DUMP_DIR", "TMPDIR", "KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"}
 
