@@ -9,7 +9,8 @@ import sys
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, ROOT, clean_env, run, run_tests, script, skip  # noqa: E402
+from crun_test import BUILD, ROOT, clean_env, read_text, run, run_tests  # noqa: E402
+from crun_test import script, skip, start, wait_for  # noqa: E402
 from free_port import free_port  # noqa: E402
 
 if BUILD.name in ("asan", "tsan", "ubsan", "coverage"):
@@ -98,10 +99,58 @@ def test_fresh_virtual_environment(tmp):
     assert left == [], left
 
 
+# What the script of a user has before the lines of the page.
+USER = """
+import os, pathlib, threading
+folder, rank = pathlib.Path(os.environ["SAVES"]), os.environ["RANK"]
+restart = os.environ["TORCHELASTIC_RESTART_COUNT"]
+def save(change):
+    (folder / f"saved.{rank}").write_text(str(change.step))
+def train(batch):
+    (folder / f"pid.{rank}.{restart}").write_text(str(os.getpid()))
+    threading.Event().wait(0.01)
+loader = range(1 << 40)
+"""
+
+
+def test_the_first_screen_of_the_page(tmp):
+    """The commands and the lines of Python at the top of docs/pytorch.md, word for word, but for
+    the pid."""
+    path, page = wheel(), read_text(ROOT / "docs" / "pytorch.md")
+    install, python, kills = re.findall(r"^```\w*\n(.*?)^```$", page, re.M | re.S)[:3]
+    made, pip, launch = install.splitlines()
+    assert made.startswith("make wheel ") and python.startswith("import crunrt\n"), (made, python)
+    subprocess.run([sys.executable, "-m", "venv", tmp / "venv"], check=True)
+    env = clean_env(PATH=f"{tmp}/venv/bin:{OLDEST}", SAVES=tmp, OMP_NUM_THREADS=1,
+                    PIP_NO_INDEX=1, PIP_DISABLE_PIP_VERSION_CHECK=1)
+    done = run(["bash", "-c", pip], cwd=ROOT, env=env, timeout=100)
+    assert done.returncode == 0 and f"Processing ./{path.relative_to(ROOT)}" in done.stdout, done
+    script(tmp, "train.py", USER + python)
+    job = start(["bash", "-c", f"exec {launch}"], cwd=tmp, env=env, start_new_session=True)
+    try:
+        pids = [tmp / f"pid.{rank}.0" for rank in range(4)]
+        wait_for(lambda: all(p.exists() and read_text(p) for p in pids), "the first steps")
+        kill_9, notice = kills.splitlines()
+        subprocess.run(["bash", "-c", kill_9.replace("PID", read_text(pids[2]))], check=True)
+        again = [tmp / f"pid.{rank}.1" for rank in range(4)]
+        wait_for(lambda: all(p.exists() for p in again), "the steps after the death")
+        # other cruns may run here, so pgrep looks only at this one
+        mine = notice.replace("pgrep -xo crun", f"pgrep -xo crun -g {job.pid}")
+        assert mine != notice
+        subprocess.run(["bash", "-c", mine], check=True)
+        _, err = job.communicate(timeout=60)
+    finally:
+        job.kill()
+        job.wait()
+    assert job.returncode == 1 and "has left the job" in err, err
+    assert re.search(r"rank 2 .*SIGKILL", err), err
+    saves = [read_text(tmp / f"saved.{rank}") for rank in range(4)]
+    assert len(set(saves)) == 1 and int(saves[0]) > 0, (saves, err)
+
+
 def test_the_wheel_is_the_same_each_time(tmp):
     first = wheel().read_bytes()
     assert wheel().read_bytes() == first
-
 
 
 if __name__ == "__main__":
