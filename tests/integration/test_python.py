@@ -4,6 +4,7 @@
 needs no torch.
 
 NOTICES=1000 makes test_all_ranks_save_after_the_same_step send as many notices."""
+import json
 import os
 import pathlib
 import random
@@ -157,6 +158,28 @@ def test_a_step_costs_less_than_a_microsecond(tmp):
     seconds = float(under_crun(tmp, COST, workers=1))
     print(f"a step takes {seconds * 1e6:.2f} us")
     assert seconds < 1e-6, seconds
+
+
+STUCK = """
+import crunrt, os, threading
+if os.environ["OWN_LIMIT"]: crunrt.watch_steps(1)
+rt = crunrt.init()
+for _ in range(3): assert crunrt.step() is None
+while rt.rank == 0: threading.Event().wait(0.05); crunrt.step()
+threading.Event().wait()
+"""
+
+
+def test_a_rank_that_makes_no_step_is_ended(tmp):
+    """With no other call than step() in the loop. The flight record comes before the end."""
+    path = script(tmp, "stuck.py", STUCK)
+    for own_limit, options in (("", ["--step-timeout=1"]), ("1", [])):
+        done = run([CRUN, "--nproc-per-node=2", *options, path], timeout=100,
+                   env=environment(OWN_LIMIT=own_limit, CRUNRT_FLIGHT_FILE=tmp / "flight"))
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done
+        assert "rank 1 has made no step for 1 s, after step 3" in done.stderr, done
+        record = re.search(r"rank 1 has written its flight record to (\S+)", done.stderr)
+        assert record and json.loads(read_text(record[1]))["rank"] == 1, done
 
 
 ERROR = """

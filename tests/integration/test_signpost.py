@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import CRUN_STORE, SCALE, run_tests, start, wait_for
@@ -143,11 +144,13 @@ def test_a_torchrun_that_looks_for_a_job_of_crun_is_named(tmp):
         wait_for(lambda: "1 waiting, 2:2 wanted" in a.text, "the first node")
         done = subprocess.run([CRUN_STORE, "set", nodes.endpoint, "torch.rendezvous.other", "x"])
         assert done.returncode == 0, "another job may use the store"
+        began = time.monotonic()
         done = subprocess.run([CRUN_STORE, "set", nodes.endpoint, "torch.rendezvous.job", "x"],
                               capture_output=True)
         assert done.returncode == 1, done
         wait_for(lambda: "it is a torchrun that looks for job 'job', which crun serves here" in
                  a.text, "crun to name the torchrun")
+        assert time.monotonic() - began < 1 * SCALE, time.monotonic() - began
 
 
 if __name__ == "__main__":

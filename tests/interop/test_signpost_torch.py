@@ -7,9 +7,11 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN_STORE, clean_env, read_text, run_tests, skip, torch_python, wait_for
+from crun_test import CRUN_STORE, SCALE, clean_env, read_text, run_tests  # noqa: E402
+from crun_test import skip, torch_python, wait_for  # noqa: E402
 from free_port import free_port
 from nodes import Nodes
 
@@ -64,8 +66,10 @@ def test_a_crun_at_the_endpoint_of_a_torchrun(tmp):
             return done.returncode == 0
         wait_for(has_state, "torchrun's state of the job")
         with Nodes(tmp, "--nnodes=2", endpoint=endpoint) as nodes:
+            began = time.monotonic()
             a = nodes.start("a")
             assert a.wait() == 1
+            assert time.monotonic() - began < 1 * SCALE, time.monotonic() - began
             assert "torchrun serves this job at 127.0.0.1; start all nodes with crun" in a.text, \
                 a.text
     finally:
