@@ -46,9 +46,13 @@ def test_the_rank_that_loads_data(tmp):
         return {r["rank"]: r for r in map(json.loads, done.stdout.splitlines())}
 
     def is_stuck():
+        """The parts of a row are read one after another, so the first rows that name load_batch may
+        still name an operation before it."""
         found = rows()
-        return len(found) == 3 and all("all_reduce" in r["operation"] for r in found.values()) \
-            and found if "load_batch" in found.get(1, {}).get("python", "") else None
+        is_there = len(found) == 3 and "load_batch" in found[1]["python"]
+        ends = is_there and found[1]["operation"].startswith("none") and \
+            all("all_reduce 4" in found[rank]["operation"] for rank in (0, 2))
+        return found if ends else None
     try:
         found = wait_for(is_stuck, "rank 1 to load data")
         assert found[1]["operation"].startswith("none; the last one was gloo:all_reduce 3"), found
