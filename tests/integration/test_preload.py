@@ -49,7 +49,7 @@ def all_are_forks():
     return True
 while is_forked and not all_are_forks():
     threading.Event().wait(0.01)
-print(f"one line of {name}")
+sys.stdout.write(f"one line of {name}\\n")  # one call: print() makes two when unbuffered
 if not is_forked:
     all_ = [f"executed.{rank}" for rank in range(int(os.environ["WORLD_SIZE"]))]
     while not all(os.path.exists(f"{folder}/{name}") for name in [*all_, "imported"]):
