@@ -73,10 +73,19 @@ class Job:
         return line
 
 
-def expect(pattern, text):
-    found = re.search(pattern, text)
-    assert found, f"no '{pattern}' in:\n{text}"
-    return found
+def expect_report(pattern, tmp, **how):
+    """Runs the job to its end, which is a failure, and returns the match in what it says. The
+    report on a failure waits 0.2 s at most for what the nodes say about their workers (HELD_MS),
+    and a busy machine may take longer. So the job has three chances."""
+    for chance in range(3):
+        (tmp / str(chance)).mkdir()
+        with Job(tmp / str(chance), **how) as job:
+            assert [node.wait(timeout=TIMEOUT_S) for node in job.nodes] == [1] * len(job.nodes)
+            text = job.text()
+        found = re.search(pattern, text)
+        if found:
+            return found
+    raise AssertionError(f"no '{pattern}' in:\n{text}")
 
 
 def test_dump_names_the_rank_across_nodes(tmp):
@@ -114,24 +123,22 @@ def test_the_signal_to_crun_names_the_rank_too(tmp):
 def test_a_step_timeout_names_the_rank(tmp):
     """All ranks make no step any more. Only one of them is not waiting for another."""
     limit = 1.5 * SCALE
-    with Job(tmp, late=1, options=[f"--step-timeout={limit:g}"]) as job:
-        assert job.nodes[0].wait(timeout=TIMEOUT_S) == 1
-        waited = expect("who was waited for: rank 1 has not entered barrier #3 of group 'world', "
-                        r"in which 3 ranks wait, rank [023] for (\d+\.\d) s", job.text()).group(1)
-        assert limit / 2 < float(waited) < limit + TIMEOUT_S, waited
+    found = expect_report("who was waited for: rank 1 has not entered barrier #3 of group 'world', "
+                          r"in which 3 ranks wait, rank [023] for (\d+\.\d) s", tmp, late=1,
+                          options=[f"--step-timeout={limit:g}"])
+    assert limit / 2 < float(found.group(1)) < limit + TIMEOUT_S, found
 
 
 def test_a_worker_that_waited_in_vain_is_not_the_only_one_named(tmp):
-    with Job(tmp, late=2, timeout_ms=IN_VAIN_MS, nodes=2, workers=2) as job:
-        for node in job.nodes:
-            assert node.wait(timeout=TIMEOUT_S) == 1
-        expect("who was waited for: rank 2 has not entered barrier #3 of group 'world'", job.text())
+    expect_report("who was waited for: rank 2 has not entered barrier #3 of group 'world'", tmp,
+                  late=2, timeout_ms=IN_VAIN_MS, nodes=2, workers=2)
 
 
 def test_the_next_round_begins_without_old_entries(tmp):
-    with Job(tmp, late=1, timeout_ms=IN_VAIN_MS, options=["--max-restarts=1"]) as job:
+    """Of four rounds, two at least say who was waited for (see expect_report())."""
+    with Job(tmp, late=1, timeout_ms=IN_VAIN_MS, options=["--max-restarts=3"]) as job:
         assert job.nodes[0].wait(timeout=TIMEOUT_S) == 1
-        lines = re.findall(r"rank \d has not entered .*", job.text())
+        lines = re.findall(r"warning: (rank \d has not entered .*)", job.text())
         assert len(lines) >= 2 and all(line.startswith("rank 1 ") for line in lines), lines
 
 
