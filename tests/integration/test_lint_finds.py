@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# timeout: 300
 """Tests make/lint_arrows.py: in a copy of the tree each of its rules is broken in a file of its
 own, and its report must name every one.
 
