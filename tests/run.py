@@ -139,6 +139,8 @@ def run_one(test, build, serial):
                PYTHONPATH=os.pathsep.join([str(ROOT / "tests" / "lib"),
                                            os.environ.get("PYTHONPATH", "")]),
                CK_FORK="yes", **{MARK: mark})
+    # libcheck's own limit of a unit test, 4 s, is less than a busy machine may take for some.
+    env.setdefault("CK_DEFAULT_TIMEOUT", "30")
     if build.name == "tsan":
         suppressions = ROOT / "make" / "tsan.supp"
         env["TSAN_OPTIONS"] = f"{env.get('TSAN_OPTIONS', '')} suppressions={suppressions}"

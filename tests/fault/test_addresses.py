@@ -114,7 +114,7 @@ def test_one_of_two_addresses_is_a_black_hole(tmp):
         with Nodes(tmp, "--nnodes=2", endpoint="head:29400", conf=CONF) as nodes:
             begin = time.monotonic()
             meet(net, nodes)
-            assert time.monotonic() - begin < 10 * SCALE
+            assert time.monotonic() - begin < 25 * SCALE
 
 
 def test_ipv6_is_filtered(tmp):
@@ -125,7 +125,7 @@ def test_ipv6_is_filtered(tmp):
         with Nodes(tmp, "--nnodes=2", endpoint="head:29400", conf=CONF) as nodes:
             begin = time.monotonic()
             meet(net, nodes)
-            assert time.monotonic() - begin < 10 * SCALE
+            assert time.monotonic() - begin < 25 * SCALE
 
 
 def test_ipv6_only(tmp):
@@ -185,9 +185,9 @@ def test_a_name_that_appears_later(tmp):
 
 def test_a_forgotten_node_rank(tmp):
     with Net(2) as net, Nodes(tmp, "--nnodes=2", backend="static", endpoint="10.77.0.1:29500",
-                              conf="timeout=20") as nodes:
+                              conf=f"timeout={40 * SCALE}") as nodes:
         other = nodes.start("n1", prefix=net.hosts[1].run)
-        assert other.wait(10) != 0
+        assert other.wait(30 * SCALE) != 0  # it knows at once, and does not wait for its time
         assert "give every node its --node-rank" in other.text, other.text
         # where the endpoint is, the default is right
         a = nodes.start("n0", prefix=net.hosts[0].run)

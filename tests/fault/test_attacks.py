@@ -366,7 +366,7 @@ def test_floods_slow_and_giant_handshakes(tmp):
         assert operator("status", it.endpoint, token=it.tmp / "token").returncode == 0
         for s in slow:
             read_to_end(s)
-        assert time.monotonic() - begin < 30 * SCALE
+        assert time.monotonic() - begin < 60 * SCALE
 
 
 def test_many_handshakes_at_once(tmp):
@@ -419,8 +419,9 @@ def test_many_handshakes_at_once(tmp):
 
 
 def test_a_secured_node_at_a_plain_coordinator_and_the_other_way_round(tmp):
-    """Each is named within a second on both sides. The plain node ends, because it cannot know that
-    the answer is genuine or that waiting would help; the secured one keeps trying."""
+    """Each is named at once on both sides, and not when the time of the node is over. The plain
+    node ends, because it cannot know that the answer is genuine or that waiting would help; the
+    secured one keeps trying."""
     token = token_file(tmp, "token", SECRET)
     for host, node, at_node, at_host in (
             ((), ("--rdzv-token-file", token), "it has no secret, but this end has one",
@@ -431,11 +432,9 @@ def test_a_secured_node_at_a_plain_coordinator_and_the_other_way_round(tmp):
         folder.mkdir()
         with Nodes(folder, "--nnodes=2") as nodes:
             a = nodes.start_host("a", *host)
-            begin = time.monotonic()
-            b = nodes.start("b", *node)
+            b = nodes.start("b", *node, "--rdzv-conf=join_timeout=10000,read_timeout=10000")
             wait_for(lambda: at_node in b.text, f"'{at_node}' at the node")
             wait_for(lambda: at_host in a.text, f"'{at_host}' at the coordinator")
-            assert time.monotonic() - begin < 1 * SCALE + 1, (a.text, b.text)
 
 
 def test_a_secured_node_names_torch_at_its_endpoint(tmp):
@@ -449,16 +448,14 @@ def test_a_secured_node_names_torch_at_its_endpoint(tmp):
     try:
         assert store.stdout.readline()
         with Nodes(tmp, "--nnodes=2", "--rdzv-token-file", token, endpoint=f"127.0.0.1:{port}",
-                   conf="is_host=0,read_timeout=3") as nodes:
+                   conf=f"is_host=0,read_timeout={3 * min(SCALE, 3)}") as nodes:
             a = nodes.start("a")
             assert a.wait() == 1 and "a TCPStore that is not crun's" in a.text, a.text
             done = subprocess.run([CRUN_STORE, "set", nodes.endpoint, "torch.rendezvous.job", "x"],
                                   capture_output=True, text=True, env=clean_env())
             assert done.returncode == 0, done
-            begin = time.monotonic()
-            b = nodes.start("b")
+            b = nodes.start("b", "--rdzv-conf=is_host=0,read_timeout=10000")
             assert b.wait() == 1 and "torchrun serves this job" in b.text, b.text
-            assert time.monotonic() - begin < 1 * SCALE + 1, b.text
     finally:
         store.kill()
         store.wait()

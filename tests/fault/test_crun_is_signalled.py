@@ -32,7 +32,7 @@ def is_there(pid):
 def twice():
     script = ("trap 'echo x >>$PIDS/heard' TERM; echo $$ >$PIDS/worker.pid; "
               "while :; do sleep 0.05; done")
-    with Crun("--shutdown-timeout=5", "--no-python", "/bin/sh", "-c", script) as crun:
+    with Crun("--shutdown-timeout=10", "--no-python", "/bin/sh", "-c", script) as crun:
         worker = crun.pid_of("worker.pid")
         heard = crun.path / "heard"
         for count in (1, 2):
@@ -51,16 +51,16 @@ def hastened():
     with Crun("--shutdown-timeout=1000", "--no-python", "/bin/sh", "-c", script) as crun:
         worker = crun.pid_of("worker.pid")
         heard = crun.path / "heard"
-        begin = time.monotonic()
         os.kill(crun.pid, signal.SIGTERM)
         until(lambda: heard.exists(), "SIGTERM")
+        begin = time.monotonic()  # crun has heard it before
         os.kill(crun.pid, signal.SIGTERM)
         until(lambda: time.monotonic() > begin + 1.2, "a second")
         assert is_there(worker)
         os.kill(crun.pid, signal.SIGTERM)
         until(lambda: "x" in heard.read_text(), "SIGTERM")
         os.kill(crun.pid, signal.SIGTERM)
-        assert crun.wait() == 1 and time.monotonic() < begin + 20
+        assert crun.wait() == 1 and time.monotonic() < begin + 100
         assert_gone([worker], "the worker")
 
 

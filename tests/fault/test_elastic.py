@@ -11,7 +11,7 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from crun_test import BUILD, alive, clean_env, crun, run_tests, skip, wait_for
+from crun_test import BUILD, SCALE, alive, clean_env, crun, run_tests, skip, wait_for
 from nodes import Nodes
 
 ELASTIC = BUILD / "examples" / "elastic"
@@ -39,7 +39,7 @@ def disturb(tmp, nodes, ranks, kills, seed):
     with Nodes(
         tmp, f"--nnodes={nodes}", f"--nproc-per-node={ranks // nodes}", "--max-restarts=40"
     ) as job:
-        begin = {"program": ELASTIC, "args": (STEPS, "--pace-ms", 2), "OMP_NUM_THREADS": "1"}
+        begin = {"program": ELASTIC, "args": (STEPS, "--pace-ms", 6), "OMP_NUM_THREADS": "1"}
         launchers = [
             (job.start_host if n == 0 and nodes > 1 else job.start)("abc"[n], **begin)
             for n in range(nodes)
@@ -127,7 +127,8 @@ def test_nodes_come_and_go(tmp):
     same step, and the processes go on."""
     stops = re.compile(r"rank (\d+): stops after step (\d+): (.*)\n")
     with Nodes(tmp, "--nnodes=1:3", "--nproc-per-node=2") as job:
-        how = {"program": ELASTIC, "args": (STEPS, "--pace-ms", 5), "OMP_NUM_THREADS": "1"}
+        how = {"program": ELASTIC, "args": (STEPS, "--pace-ms", round(10 * min(SCALE, 3))),
+               "OMP_NUM_THREADS": "1"}
 
         def until_steps_of(size):
             wait_for(

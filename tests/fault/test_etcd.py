@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import netns
-from crun_test import CRUN, clean_env, read_text, run, run_tests, skip, wait_for
+from crun_test import CRUN, SCALE, clean_env, read_text, run, run_tests, skip, wait_for
 from etcd_cluster import ETCD, Authority, EtcdCluster
 from nodes import Nodes
 from free_port import free_port
@@ -76,7 +76,7 @@ def test_nobody_waits_for_a_leader_whose_process_has_ended(tmp):
         go_on(others, 0)
         took = time.monotonic() - began
         print(f"the next round began {took:.1f} s after the leader's death")
-        assert took < 12, took  # 5 s of it is the leader's lease in etcd
+        assert took < 12 * SCALE, took  # 5 s of it is the leader's lease in etcd
         end_well(others)
 
 
@@ -121,7 +121,8 @@ def test_a_leader_that_sleeps_is_replaced_and_obeys_when_it_wakes(tmp):
 
 def test_no_etcd_is_said(tmp):
     with Cast() as cast:
-        node = cast.node("etcd", f"127.0.0.1:{free_port()}", *SETTINGS, "read_timeout_ms=1000")
+        node = cast.node("etcd", f"127.0.0.1:{free_port()}", *SETTINGS,
+                         f"read_timeout_ms={round(2000 * min(SCALE, 3))}")
         end = node.expect("end")
         assert end.startswith("2 cannot reach the rendezvous at '") and "no answer" not in end, end
         assert "': Connection refused; is etcd up, the address right, and no firewall" in end, end
@@ -379,7 +380,8 @@ def test_tls_with_client_certificates_and_a_user(tmp):
 
 
 def refused(cast, cluster, *conf):
-    node = cast.node("etcd", cluster.endpoint, *SETTINGS, "read_timeout_ms=1500",
+    node = cast.node("etcd", cluster.endpoint, *SETTINGS,
+                     f"read_timeout_ms={round(1500 * min(SCALE, 4))}",
                      *(f"etcd.{c}" for c in conf))
     end = node.expect("end")
     assert end.startswith("2 cannot reach the rendezvous"), end

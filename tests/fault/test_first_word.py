@@ -18,12 +18,12 @@ FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
 
 
 def stubborn_job(tmp, *args):
-    """Rank 0 fails while rank 1 ignores SIGTERM. Returns (crun, the file with its stderr, the pid
-    of rank 1)."""
+    """Rank 0 fails as soon as the file "fail" is there, while rank 1 ignores SIGTERM. Returns
+    (crun, the file with its stderr, the pid of rank 1)."""
     worker = script(tmp, "w", PY + "signal.signal(15, signal.SIG_IGN)\n"
                     f"if rank == 1:\n    print(os.getpid(), file=open('{tmp}/pid', 'w'))\n"
                     "    time.sleep(1000)\n"
-                    f"while not os.path.exists('{tmp}/pid'): time.sleep(0.01)\n"
+                    f"while not os.path.exists('{tmp}/fail'): time.sleep(0.01)\n"
                     "print('10%\\r20%\\nRuntimeError: no luck\\n\\n', file=sys.stderr)\n"
                     "sys.exit(9)\n")
     err = tmp / "err"
@@ -35,9 +35,13 @@ def stubborn_job(tmp, *args):
 
 
 def test_a_failure_is_reported_at_once(tmp):
-    launch, err, pid = stubborn_job(tmp)
-    words = wait_for(lambda: read_text(err).count("failed first") and read_text(err),
-                     "the first word", timeout=10)
+    launch, err, pid = stubborn_job(tmp, "--shutdown-timeout=10000")
+    (tmp / "fail").touch()
+
+    def first_word():
+        words = read_text(err)
+        return "failed first" in words and words.endswith("\n") and words
+    words = wait_for(first_word, "the first word")
     assert alive(pid), "the report has waited for rank 1"
     line = [text for text in words.splitlines() if "failed first" in text][0]
     assert "rank 0 (local rank 0, pid " in line and "exit code 9" in line, line

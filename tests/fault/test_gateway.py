@@ -13,7 +13,7 @@ from free_port import free_port
 from netns import Net
 from nodes import Daemon, Nodes
 
-CONF = "last_call_timeout=0.3,join_timeout=60,keep_alive_interval=2"
+CONF = "last_call_timeout=0.3,join_timeout=60,keep_alive_interval=10"
 LIB = pathlib.Path(__file__).resolve().parent.parent / "lib"
 
 # Four workers on two nodes. Each adds 1 to a counter again and again while the file `hold` is

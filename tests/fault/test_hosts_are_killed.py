@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 
-from crun_test import CRUN, clean_env, read_text, run_tests, skip, start, wait_for
+from crun_test import CRUN, TIMEOUT_S, clean_env, read_text, run_tests, skip, start, wait_for
 from hosts import namespace_rsh, processes_of
 from netns import Net
 
@@ -81,7 +81,7 @@ def test_a_deputy_is_killed(tmp):
         assert sorted(deputies) == [1, 2, 3, 4], deputies
         os.kill(deputies[1], signal.SIGKILL)
         job.expect_none(net.hosts[:2])
-        assert job.p.wait(timeout=60) == 1, read_text(tmp / "err")
+        assert job.p.wait(timeout=TIMEOUT_S) == 1, read_text(tmp / "err")
         text = read_text(tmp / "err")
         assert "lost the connection to '10.77.0.1'" in text, text
         wait_for(lambda: not processes_of(net.hosts), "the end of all processes")
@@ -105,7 +105,7 @@ def test_ssh_is_killed(tmp):
         gone = [h for i, h in enumerate(net.hosts, 1) if i not in job.pids(CRUN, "--deputy")]
         assert len(gone) >= 2, gone
         job.expect_none(gone)
-        assert job.p.wait(timeout=60) == 1, read_text(tmp / "err")
+        assert job.p.wait(timeout=TIMEOUT_S) == 1, read_text(tmp / "err")
         wait_for(lambda: not processes_of(net.hosts), "the end of all processes")
 
 
@@ -116,6 +116,13 @@ def test_a_launcher_is_killed(tmp):
         os.kill(job.pids(CRUN, "--scheduler=none")[2], signal.SIGKILL)
         wait_for(lambda: not job.pids("sleep", "1000").get(2), "the end of the workers")
         job.end()
+
+
+def executable(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:  # it has ended, as a shell that has started another program
+        return None
 
 
 def trace(job, pids, tmp):
@@ -168,9 +175,14 @@ def test_the_end_waits_for_no_timer(tmp):
         job = Job(net, tmp, ASAN_OPTIONS=asan)
         deputies = set(job.pids(CRUN, "--deputy").values())
         launchers = set(job.pids(CRUN, "--scheduler=none").values())
-        wardens = {int(pid) for pid in processes_of(net.hosts)
-                   if os.readlink(f"/proc/{pid}/exe") == CRUN} - deputies - launchers
-        assert (len(deputies), len(launchers), len(wardens)) == (4, 4, 8), wardens
+
+
+        def all_wardens():
+            found = {pid for pid in map(int, processes_of(net.hosts))
+                     if executable(pid) == CRUN} - deputies - launchers
+            return found if len(found) == 8 else None
+        assert (len(deputies), len(launchers)) == (4, 4), (deputies, launchers)
+        wardens = wait_for(all_wardens, "two wardens on each host")
         strace = trace(job, sorted(deputies | wardens), tmp)
         job.p.kill()
         job.p.wait()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from crun_test import CRUN, alive, clean_env, run_tests, skip, wait_for  # noqa: E402
+from crun_test import CRUN, TIMEOUT_S, alive, clean_env, run_tests, skip, wait_for  # noqa: E402
 from processes import cgroup_delegated, children, name, stat  # noqa: E402
 
 # Fails when $DIR/fail is there, in the first attempt; in the second attempt when $DIR/end is there.
@@ -60,7 +60,7 @@ def run(tmp, cgroup):
         assert not any(map(alive, orphans)), "an orphan of the first attempt is left"
         assert alive(theirs[0]), "crun has killed a process that it did not start"
         (tmp / "fail.1").touch()
-        assert outer.wait(60) == 1
+        assert outer.wait(TIMEOUT_S) == 1
     finally:
         outer.kill()
         outer.wait()

@@ -8,15 +8,17 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import run_tests, wait_for
+from crun_test import SCALE, run_tests, wait_for
 from netns import Net
 from nodes import Nodes
 from rdzv_node import Cast, end_well, go_on
 from shaky_net import ShakyNet
 
 PORT = 29400
-ELASTIC = ["min_nodes=2", "max_nodes=3", "keep_alive_interval_ms=500", "keep_alive_max_attempt=4",
-           "last_call_timeout_ms=500", "join_timeout_ms=60000"]
+# A node that gets no processor for a lease is lost. A slow build gets longer leases for that.
+BEAT_MS = round(500 * min(SCALE, 3))
+ELASTIC = ["min_nodes=2", "max_nodes=3", f"keep_alive_interval_ms={BEAT_MS}",
+           "keep_alive_max_attempt=4", "last_call_timeout_ms=500", "join_timeout_ms=60000"]
 
 
 def three(cast, net, *more):
@@ -172,7 +174,7 @@ def test_another_host_than_the_first_by_address(tmp):
 
 
 def test_a_silent_host_ends_its_own_workers(tmp):
-    conf = "last_call_timeout=0.5,keep_alive_interval=0.5,keep_alive_max_attempt=4"
+    conf = f"last_call_timeout=0.5,keep_alive_interval={BEAT_MS / 1000},keep_alive_max_attempt=4"
     with Net(3) as net, Nodes(tmp, "--nnodes=2:3", endpoint=f"{net.hosts[0].addr}:{PORT}",
                               conf=conf) as nodes:
         a, b, c = [nodes.start(name, prefix=h.run) for name, h in zip("abc", net.hosts)]
@@ -205,7 +207,7 @@ def test_static_nodes_on_hosts(tmp):
 def test_a_static_node_is_back_before_its_lease_is_over(tmp):
     """The machine of node rank 1 loses power and is up again while its old lease still runs."""
     with Net(2) as net, Cast() as cast:
-        common = ["min_nodes=2", "max_nodes=2", "keep_alive_interval_ms=500",
+        common = ["min_nodes=2", "max_nodes=2", f"keep_alive_interval_ms={BEAT_MS}",
                   "keep_alive_max_attempt=6"]
         where = f"{net.hosts[0].addr}:29500"
         first = [cast.node("static", where, *common, f"node_rank={i}", prefix=net.hosts[i].run)

@@ -6,7 +6,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import TIMEOUT_S, run_tests, skip, wait_for
@@ -38,9 +37,13 @@ def test_resets_stop_no_worker(tmp):
         a = nodes.start_host_in(net.hosts[0], "a")
         others = [nodes.start(name, prefix=h.run) for name, h in zip("bc", net.hosts[1:])]
         workers = nodes.round(3)
+        resumed = 0
         for count in range(1, 4):
             for n, h in zip(others, net.hosts[1:]):
+                wait_for(lambda: a.text.count("has resumed on a new connection") == resumed,
+                         f"{resumed} RESUMEs")
                 assert reset(h, net.hosts[0].addr) == 1
+                resumed += 1
                 wait_for(lambda: n.text.count("the workers go on") == count,
                          f"{n.name} to lose its connection")
         wait_for(lambda: a.text.count("has resumed on a new connection") == 6, "six RESUMEs")
@@ -92,13 +95,14 @@ def test_an_upgraded_daemon_is_waited_for(tmp):
 def test_a_daemon_that_stays_away_is_given_up(tmp):
     port = free_port()
     daemon = Daemon(port)
-    conf = "is_host=0,keep_alive_interval=0.5,coordinator_wait=1"
+    conf = "is_host=0,keep_alive_interval=4,coordinator_wait=1"  # the fence is at 10 s
     with Nodes(tmp, "--nnodes=2", endpoint=f"127.0.0.1:{port}", conf=conf) as nodes:
         a, b = nodes.start("a"), nodes.start("b")
         workers = nodes.round(2)
         daemon.kill()
-        time.sleep(0.5)
-        assert all(w.alive for w in workers)  # the fence is at 1.25 s
+        for n in a, b:
+            wait_for(lambda: "the workers go on" in n.text, f"{n.name} to lose its connection")
+        assert all(w.alive for w in workers)
         nodes.gone(workers)
         for n in a, b:
             assert n.wait() == 1

@@ -20,6 +20,7 @@ if missing():
     skip(missing())
 
 DEATH_S = 5  # what crun may take after the grace
+SLOW_S = 20 * SCALE  # what a busy machine may add
 # Rank 1 opens a file in the file system that hangs; rank 0 waits. rank 1's child is stuck as well,
 # in a Unix session of its own.
 STUCK = """
@@ -60,7 +61,7 @@ def ends_in_time(tmp, cgroup):
             os.kill(crun.pid, signal.SIGTERM)
             assert crun.wait() == 1
             took = time.monotonic() - begin
-            assert took < (1 + DEATH_S) * SCALE, took
+            assert took < 1 + DEATH_S + SLOW_S, took
             assert_described(crun.said(), pids[1], "rank 1 (local rank 1)")
             assert_described(crun.said(), pids[2], "a process that a worker has started")
             assert "cannot end 2 process(es) of host" in crun.said(), crun.said()
@@ -94,7 +95,7 @@ def test_other_nodes_go_on(tmp):
         begin = time.monotonic()
         worker.signal(signal.SIGUSR1)  # fails
         assert b.wait() == 1, b.text
-        assert time.monotonic() - begin < (30 + DEATH_S) * SCALE
+        assert time.monotonic() - begin < 30 + DEATH_S + SLOW_S
         assert "cannot end 1 process(es) of host" in b.text, b.text
         alone = nodes.round(workers=1)[0]
         alone.signal(nodes.WELL)

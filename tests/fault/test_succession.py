@@ -6,17 +6,18 @@ why."""
 import pathlib
 import signal
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import run_tests, wait_for
+from crun_test import SCALE, run_tests, wait_for
 from netns import Net
 from nodes import Nodes
 from rdzv_node import Cast, end_well, go_on
 
 PORT = 29400
-FAST = ["keep_alive_interval_ms=500", "keep_alive_max_attempt=4", "join_timeout_ms=60000"]
-CONF = "keep_alive_interval=0.5,keep_alive_max_attempt=4,last_call_timeout=0.5"
+# A node that gets no processor for a lease is lost. A slow build gets longer leases for that.
+BEAT_MS = round(500 * min(SCALE, 3))
+FAST = [f"keep_alive_interval_ms={BEAT_MS}", "keep_alive_max_attempt=4", "join_timeout_ms=60000"]
+CONF = f"keep_alive_interval={BEAT_MS / 1000},keep_alive_max_attempt=4,last_call_timeout=0.5"
 
 
 def start(cast, net, *more, count=None):
@@ -33,12 +34,11 @@ def leaders(nodes):
 def test_a_killed_host(tmp):
     """Its machine is up, so the others see end-of-file and take over at once."""
     with Net(3) as net, Cast() as cast:
-        nodes, first = start(cast, net, "min_nodes=2", "max_nodes=3")
+        nodes, first = start(cast, net, "min_nodes=2", "max_nodes=3",
+                             "keep_alive_interval_ms=100000")
         assert {m["addr"] for m in first} == {net.hosts[0].addr}  # the store is lost with the host
-        began = time.monotonic()
         nodes[0].signal(signal.SIGKILL)
-        go_on(nodes[1:], 0)
-        assert time.monotonic() - began < 2, "a lease is not needed"
+        go_on(nodes[1:], 0)  # gives up long before a lease of 400 s is over
         assert leaders(nodes[1:]) == [nodes[1]]
         end_well(nodes[1:])
 

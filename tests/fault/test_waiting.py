@@ -3,18 +3,21 @@
 """A node that waits says why: which nodes are here, which addresses it tries with what result, and
 how long it will still wait. A program at the endpoint that is not a crun is named."""
 import pathlib
+import re
 import socket
 import subprocess
 import sys
 import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN_STORE, run_tests, start, wait_for
+from crun_test import CRUN_STORE, SCALE, run_tests, start, wait_for
 from free_port import free_port
 from netns import Net
 from nodes import Nodes
 
-TIMES = "last_call_timeout=0.3,join_timeout=7,read_timeout=7"
+# A node writes its first line after 5 s; a slow build has time for a second one.
+WAITS_S = 7 if SCALE <= 1 else 14
+TIMES = f"last_call_timeout=0.3,join_timeout={WAITS_S},read_timeout={WAITS_S}"
 
 
 def warning(node, *parts):
@@ -24,20 +27,27 @@ def warning(node, *parts):
     return wait_for(look, f"{node.name} to say {parts}")[0]
 
 
+def tells_the_time(line):
+    """Checks the times of a line: it comes after 5 s or later, if the machine is busy, and the two
+    times together are how long the node waits. Each of the two is rounded."""
+    past, left = map(int, re.search(r"\((\d+) s so far, (\d+) s left\)", line).groups())
+    assert 5 <= past and WAITS_S - 1 <= past + left <= WAITS_S + 1, line
+
+
 def test_who_is_here_and_who_is_missing(tmp):
     with Nodes(tmp, "--nnodes=3", conf=TIMES) as nodes:
         a, b = nodes.start_host("a"), nodes.start("b")
         for n in (a, b):
             line = warning(n, "waiting for more nodes: 2 of 3 are here: ", "s left)")
-            assert "(5 s so far, 2 s left)" in line, line
-            assert "; start the others with the same endpoint and --rdzv-id (5 s" in line, line
+            tells_the_time(line)
+            assert "; start the others with the same endpoint and --rdzv-id (" in line, line
             assert n.wait() == 1
             assert "2 of at least 3 nodes came" in n.text, n.text
             assert "start the missing ones with the same endpoint and --rdzv-id" in n.text, n.text
 
 
 def test_missing_node_ranks(tmp):
-    with Nodes(tmp, "--nnodes=4", backend="static", conf="timeout=7") as nodes:
+    with Nodes(tmp, "--nnodes=4", backend="static", conf=f"timeout={WAITS_S}") as nodes:
         a, b = nodes.start("a", "--node-rank=0"), nodes.start("b", "--node-rank=2")
         for n in (a, b):
             warning(n, "waiting for more nodes: 2 of 4 are here", "missing: node rank 1, 3")
@@ -49,7 +59,7 @@ def test_missing_node_ranks(tmp):
 def test_two_nodes_with_one_rank(tmp):
     """Two nodes have one node rank. The second node waits while the first one keeps its seat, and
     the line about waiting does not list the second node."""
-    with Nodes(tmp, "--nnodes=3", backend="static", conf="timeout=9") as nodes:
+    with Nodes(tmp, "--nnodes=3", backend="static", conf=f"timeout={WAITS_S + 2}") as nodes:
         a, b = nodes.start("a", "--node-rank=0"), nodes.start("b", "--node-rank=1")
         c = nodes.start("c", "--node-rank=1")
         warning(a, "waiting for more nodes: 2 of 3 are here", "missing: node rank 2")
@@ -83,9 +93,10 @@ def test_another_id_at_the_same_endpoint(tmp):
 def test_nobody_listens(tmp):
     with Nodes(tmp, "--nnodes=2", conf=f"{TIMES},is_host=0") as nodes:
         a = nodes.start("a")
-        warning(a, f"waiting for the coordinator at '{nodes.endpoint}': 127.0.0.1: connection "
-                   "refused; is the node that hosts it up, the address right, and no firewall "
-                   "between? (5 s so far, 2 s left)")
+        line = warning(a, f"waiting for the coordinator at '{nodes.endpoint}': 127.0.0.1: "
+                       "connection refused; is the node that hosts it up, the address right, and "
+                       "no firewall between? (")
+        tells_the_time(line)
         assert a.wait() == 1
         assert "127.0.0.1: connection refused; is the node that hosts it up" in a.text, a.text
 
@@ -185,7 +196,7 @@ def test_torchrun_at_the_endpoint(tmp):
     done.communicate()
     with Nodes(tmp, "--nnodes=2", endpoint=endpoint) as nodes:
         a = nodes.start("a")
-        assert a.wait(20) == 1
+        assert a.wait(20 * SCALE) == 1
         assert "torchrun serves this job at 127.0.0.1; start all nodes with crun" in a.text, a.text
     store.terminate()
     store.communicate()

@@ -138,7 +138,7 @@ def a_crun_of_another_pid_namespace_is_left_alone():
             assert another.wait() == 0
             until(lambda: not cgroups_of(another.pid), "the removal of its own cgroup")
         # the deputy of `another` sweeps before it exits
-        until(lambda: not any(name(pid) == "nursery-deputy" and stat(pid)[1] == "1"
+        until(lambda: not any(name(pid) == "nursery-deputy" and (stat(pid) or "??")[1] == "1"
                               for pid in map(int, filter(str.isdigit, os.listdir("/proc")))),
               "the end of the sweep")
         assert groups(), "the cgroup of a live crun was removed"
