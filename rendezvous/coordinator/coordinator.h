@@ -239,6 +239,9 @@ struct coordinator_view {
     enum coordinator_phase phase;
     uint64_t incarnation;    /* number of this run of the job; 0 in phase EMPTY */
     uint64_t next_round;     /* number that the next round will have */
+    /* true: this coordinator has formed a round of a run that it has discarded since; nodes of that
+     * run may come back */
+    bool has_discarded;
     uint32_t restart_count, max_restarts, min_nodes, max_nodes;
     uint32_t spent;          /* restarts charged, and neither refunded nor refilled */
     uint32_t losses;         /* rounds that ended because a node was gone, since the last refill */

@@ -314,6 +314,9 @@ struct coordinator {
     /* true: this coordinator has drawn the incarnation; false: a JOIN named it */
     bool is_drawn;
     bool has_formed;       /* true: this coordinator has formed or rebuilt a round of this run */
+    /* the incarnation of the run that this coordinator has discarded last, and the number that its
+     * next round would have had; 0 = it has discarded none of which it had formed a round */
+    uint64_t discarded_run, discarded_rounds;
 
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */

@@ -11,8 +11,11 @@
  * run id, perhaps with another program.
  *
  * When the last node is gone and the job has not ended, the coordinator discards all that it knows
- * of the job. So the next run begins with its own settings and a full budget. If nodes of the
- * discarded run join again, their JOINs contain all that the run needs to go on.
+ * of the job but the number of its rounds. So the next run begins with its own settings and a full
+ * budget. If nodes of the discarded run join again, their JOINs contain all that the run needs to
+ * go on, except the number of the next round: a node that was a spare, or whose ROUND was lost,
+ * knows the incarnation and no round. So the coordinator remembers that number, because it must not
+ * form two rounds of one run under the same number.
  *
  * A coordinator in the launcher of a node discards nothing once there was a round. If all nodes are
  * gone there, even the launcher's own node, this process has stood still for a while, and the other
@@ -26,10 +29,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* If the run was discarded, its rounds go on with the number that the next one would have had. */
+static void recall_discarded(struct coordinator *c) {
+    if (c->incarnation == 0 || c->incarnation != c->discarded_run) return;
+    if (c->next_round < c->discarded_rounds) c->next_round = c->discarded_rounds;
+}
+
 void incarnation_begin(struct coordinator *c, const struct rdzv_join *j) {
     c->is_drawn = j->incarnation == 0;
     c->incarnation = j->incarnation;
     if (c->is_drawn && c->actions->draw != NULL) c->incarnation = c->actions->draw(c->arg);
+    recall_discarded(c);
 }
 
 static int refuse_other_run(struct coordinator *c, void *peer, const struct rdzv_join *j) {
@@ -72,6 +82,7 @@ int incarnation_check(struct coordinator *c, void *peer, const struct rdzv_join 
     if (!c->is_drawn) send_older_nodes_away(c);
     c->incarnation = j->incarnation;
     c->is_drawn = false;
+    recall_discarded(c);
     return 0;
 }
 
@@ -96,6 +107,10 @@ void incarnation_end_if_empty(struct coordinator *c) {
 }
 
 void incarnation_discard(struct coordinator *c) {
+    if (c->has_formed) {
+        c->discarded_run = c->incarnation;
+        c->discarded_rounds = c->next_round;
+    }
     coordinator_enter(c, COORDINATOR_EMPTY, "its last node is gone");
     coordinator_log(c, CR_LOG_INFO, "the last node is gone; the next one begins a new run");
     for (uint32_t i = 0; i < c->departed_count; i++) free(c->departed[i]);

@@ -189,7 +189,7 @@ void job_table_disconnect(struct host_job *job, int64_t now_ms) {
     struct coordinator_view view;
     if (--job->peers > 0) return;
     coordinator_look(job->coordinator, &view);
-    bool has_past = view.phase != COORDINATOR_EMPTY || view.next_round > 0;
+    bool has_past = view.phase != COORDINATOR_EMPTY || view.next_round > 0 || view.has_discarded;
     job->forget_ms = now_ms + (has_past ? job->table->terms->close_timeout_ms : 0);
 }
 

@@ -110,8 +110,9 @@ int job_table_connect(struct job_table *t, int64_t now_ms, const char *run_id,
 /* Counts the connection of somebody else than a node, who also waits for news of the job. */
 void job_table_hold(struct host_job *job);
 /* Call this when a connection of the job is gone. If that was the last one, the job is kept for
- * close_timeout_ms, so that late nodes still learn how the job has ended. But if the job's
- * coordinator is EMPTY and has had no round, the job is not kept. */
+ * close_timeout_ms, so that late nodes still learn how the job has ended, and the rounds of a run
+ * that was discarded keep their numbers. But if the job's coordinator is EMPTY and has had no
+ * round, the job is not kept. */
 void job_table_disconnect(struct host_job *job, int64_t now_ms);
 
 /* Decides whether this host serves a node that has sent HELLO (rules/leading_internal.h). Returns

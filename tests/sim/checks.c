@@ -137,6 +137,16 @@ static void check_one_decides(struct host *h) {
     }
 }
 
+/* Checks that a coordinator forms no round of a run under a number that it has given before. */
+static void check_number(struct host *h, const struct round_record *formed) {
+    for (const struct round_record *r = h->w->history.rounds; r < formed; r++) {
+        if (r->formed_by != h->id || r->life != formed->life) continue;
+        if (r->incarnation != formed->incarnation || r->round < formed->round) continue;
+        world_violation(h->w, "host %d forms round %" PRIu64 " after round %" PRIu64, h->id,
+                        formed->round, r->round);
+    }
+}
+
 void check_store_opened(struct host *h, uint64_t round) {
     struct world *w = h->w;
     CR_ASSERT(w->history.round_count < ROUNDS_MAX);
@@ -144,7 +154,7 @@ void check_store_opened(struct host *h, uint64_t round) {
     struct coordinator_view v;
     jobs_look(h, &v);
     *r = (struct round_record){.incarnation = v.incarnation, .host_id = h->id,
-                               .formed_by = h->id, .round = round,
+                               .formed_by = h->id, .life = h->life, .round = round,
                                .order = ++w->history.orders,
                                .formed_at = w->now, .min_nodes = v.min_nodes,
                                .max_nodes = v.max_nodes, .max_restarts = v.max_restarts,
@@ -157,6 +167,7 @@ void check_store_opened(struct host *h, uint64_t round) {
         world_violation(w, "host %d forms a round, but host %d has been elected", h->id,
                         w->hosts[w->leader].id);
     }
+    check_number(h, r);
     if (!h->forming) h->first_formed = w->history.round_count - 1;
     h->forming = true;
     h->change_until = CR_FOREVER;

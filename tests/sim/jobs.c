@@ -123,6 +123,7 @@ static void begin_anew(struct host *h, struct host_job *job) {
     struct history *history = &h->w->history;
     h->job = job;
     h->coordinator = job->coordinator;
+    h->life++;
     h->failed_record = -1;
     h->change_until = CR_FOREVER;
     for (int i = 0; i < history->change_count; i++) {

@@ -227,6 +227,7 @@ struct host {
     struct host_session_terms *terms, own_terms;
     struct host_job *job; /* the job of this world at this host; NULL = there is none now */
     struct coordinator *coordinator; /* of `job`; NULL if that is NULL */
+    int life; /* number of coordinators that this host has had for the job of this world */
     bool up;
     int id;                /* number of this start among the starts of all hosts, from 1 */
     int64_t stalled_until; /* time at which a stalled host runs again; 0 if the host is not
@@ -360,6 +361,7 @@ struct round_record {
     uint64_t incarnation; /* the run of the job */
     int host_id; /* id of the host that has formed the round, or that has rebuilt it later */
     int formed_by; /* id of the host that has formed the round */
+    int life;      /* host.life when the round formed */
     uint64_t epoch; /* epoch of the job at the host host_id when it formed or rebuilt the round */
     bool is_rebuilt;
     uint64_t order; /* the round that a host has formed or rebuilt last has the largest order */

@@ -1608,6 +1608,29 @@ START_TEST(when_the_last_node_is_gone_the_next_run_starts_clean) {
 }
 END_TEST
 
+/* A spare learns the incarnation of the run, but no round. When all nodes are gone and the spare
+ * comes back, the run goes on, and each of its rounds still has a number of its own. */
+START_TEST(the_rounds_of_a_run_that_was_discarded_keep_their_numbers) {
+    struct peer a = {0}, spare = {0}, again = {0}, fresh = {0};
+    setup(1, 1, 3);
+    join(&a, "a"), join(&spare, "b");
+    ck_assert_uint_eq(a.round.round, 0);
+    ck_assert_uint_eq(spare.accepted.incarnation, 101);
+    ck_assert_int_eq(spare.rounds, 0);
+    lose(&spare), lose(&a);
+    ck_assert_int_eq(phase(), COORDINATOR_EMPTY);
+    struct rdzv_join j = defaults;
+    j.host = j.addr = "b", j.instance = 900, j.incarnation = 101;
+    join_as(&again, &j);
+    ck_assert_uint_eq(again.round.incarnation, 101);
+    ck_assert_uint_eq(again.round.round, 1);
+    lose(&again);
+    join(&fresh, "d"); /* a node of no run begins a run, and its rounds begin at 0 */
+    ck_assert_uint_eq(fresh.round.incarnation, 102);
+    ck_assert_uint_eq(fresh.round.round, 0);
+}
+END_TEST
+
 START_TEST(memories_of_no_possible_job_are_refused) {
     struct peer a = {0}, b = {0}, far = {0};
     setup(1, 1, 5);
@@ -2581,6 +2604,7 @@ int main(void) {
     tcase_add_test(t, the_latest_run_is_taken_over);
     tcase_add_test(t, memories_without_a_run_do_not_count_later);
     tcase_add_test(t, when_the_last_node_is_gone_the_next_run_starts_clean);
+    tcase_add_test(t, the_rounds_of_a_run_that_was_discarded_keep_their_numbers);
     tcase_add_test(t, memories_of_no_possible_job_are_refused);
     tcase_add_test(t, memories_are_checked_against_the_settings_that_count);
     tcase_add_test(t, bad_joins_and_messages_are_refused);

@@ -249,6 +249,20 @@ START_TEST(a_job_that_nobody_has_joined_is_not_kept) {
     finish();
 } END_TEST
 
+START_TEST(a_job_whose_run_was_discarded_is_kept_for_its_nodes) {
+    struct peer a = {0};
+    setup();
+    join(&a, "a", 1);
+    struct host_job *job = a.job;
+    hang_up(&a, RENDEZVOUS_CLOSED);
+    ck_assert_int_eq(phase_of(job), COORDINATOR_EMPTY);
+    pass(CLOSE_TIME - 1);
+    ck_assert_ptr_eq(job_table_find(&table, "a"), job);
+    pass(1);
+    ck_assert_int_eq(jobs_now, 0);
+    finish();
+} END_TEST
+
 /* Returns a job of one node, whose connection was reset. */
 static struct host_job *job_whose_node_may_resume(const char *run_id) {
     struct peer p = {0};
@@ -432,6 +446,7 @@ int main(void) {
     tcase_add_test(t, a_job_that_waits_is_told_of_another_one_that_waits);
     tcase_add_test(t, a_job_that_has_ended_is_kept_for_late_nodes);
     tcase_add_test(t, a_job_that_nobody_has_joined_is_not_kept);
+    tcase_add_test(t, a_job_whose_run_was_discarded_is_kept_for_its_nodes);
     tcase_add_test(t, a_job_whose_nodes_may_resume_is_kept);
     tcase_add_test(t, without_the_right_to_form_rounds_no_job_is_freed);
     tcase_add_test(t, one_address_may_make_a_quarter_of_the_jobs);
