@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import BUILD, CRUN, SCALE, clean_env, crun  # noqa: E402
@@ -19,6 +18,7 @@ from rdzv_raw import Member, MAGIC, NAMES, decode, encode  # noqa: E402
 AGENT = str(BUILD / "bin" / "crun-agent")
 ELASTIC = str(BUILD / "examples" / "elastic")
 ENV = clean_env(OMP_NUM_THREADS=1)
+STEPS = round(400 * SCALE)  # at 10 ms each, a job outlasts the start of a second node
 JOIN, LEAVE, PREEMPTION, MAINTENANCE = 1, 2, 3, 4
 
 
@@ -87,29 +87,29 @@ def test_preempted_on_one_node_all_stop_after_the_same_step(tmp):
 
 @with_agent
 def test_a_node_is_let_in(tmp, address):
-    a = node(tmp, "a", address, 400, "--pace-ms", 10)
+    a = node(tmp, "a", address, STEPS, "--pace-ms", 10)
     wait_for_steps(a, 2)
-    b = node(tmp, "b", address, 400, "--pace-ms", 10)
+    b = node(tmp, "b", address, STEPS, "--pace-ms", 10)
     assert a.wait() == 0 and b.wait() == 0, a.text() + b.text()
     seen = stops(a, b)
     assert len(seen) == 2 and len(set(seen)) == 1, a.text()
     all_ = ends(a, b)
     assert sorted(e[0] for e in all_) == [0, 1, 2, 3] and {e[1] for e in all_} == {4}, all_
     assert sorted(e[3] for e in all_) == [1, 1, 2, 2], all_   # two have gone on, two are new
-    assert {e[4] for e in all_} == {400} and len({e[5] for e in all_}) == 1, all_
+    assert {e[4] for e in all_} == {STEPS} and len({e[5] for e in all_}) == 1, all_
     assert "restart" not in a.text(), a.text()
 
 
 @with_agent
 def test_a_node_leaves_with_notice(tmp, address):
-    a, b = (node(tmp, n, address, 400, "--pace-ms", 10) for n in "ab")
+    a, b = (node(tmp, n, address, STEPS, "--pace-ms", 10) for n in "ab")
     wait_for_steps(a, 2)
     wait_for_steps(b, 2)
     b.process.send_signal(signal.SIGUSR1)
     assert b.wait() == 1 and a.wait() == 0, a.text() + b.text()
     seen = stops(a, b)
     assert len(seen) == 4 and len(set(seen)) == 1, a.text() + b.text()
-    assert {(e[1], e[3], e[4]) for e in ends(a)} == {(2, 2, 400)}, a.text()
+    assert {(e[1], e[3], e[4]) for e in ends(a)} == {(2, 2, STEPS)}, a.text()
 
 
 @with_agent
@@ -144,14 +144,12 @@ def test_operators_are_told_what_is_wrong(tmp, address):
 
 
 def test_programs_that_count_no_steps_are_stopped_at_once(tmp):
-    begin = time.monotonic()
-    launch = start([CRUN, "--preemption-notice=100", "sh", "-c",
-                    f"touch {tmp}/up; exec sleep 1000"], env=ENV)
+    launch = start([CRUN, "--preemption-notice=10000", "sh", "-c",
+                    f"touch {tmp}/up; exec sleep 100000"], env=ENV)
     wait_for(lambda: (tmp / "up").exists(), "the worker")
     launch.send_signal(signal.SIGUSR1)
-    _, err = launch.communicate(timeout=60)
+    _, err = launch.communicate(timeout=60 * SCALE)
     assert launch.returncode == 1 and "this node has left the job" in err, err
-    assert time.monotonic() - begin < 100
 
 
 def test_the_signal_may_have_another_meaning(tmp):
@@ -159,7 +157,7 @@ def test_the_signal_may_have_another_meaning(tmp):
     launch = start([CRUN, "--signals-to-handle=SIGUSR1", "sh", "-c", text], env=ENV)
     wait_for(lambda: (tmp / "up").exists(), "the worker")
     launch.send_signal(signal.SIGUSR1)
-    _, err = launch.communicate(timeout=60)
+    _, err = launch.communicate(timeout=60 * SCALE)
     assert launch.returncode == 1 and "got signal: 10" in err, err
 
 
@@ -220,7 +218,7 @@ def test_who_does_not_answer_or_get_ready_holds_nobody_up_for_ever(tmp, address)
     for m in (a, b):
         m.send_join()
     a.expect("ROUND"), b.expect("ROUND")
-    b.send("NOTICE", kind=MAINTENANCE, left_ms=300, why="again")
+    b.send("NOTICE", kind=MAINTENANCE, left_ms=round(3000 * SCALE), why="again")
     again = a.expect("CHANGE")
     assert again["id"] > change["id"] and b.expect("CHANGE") == again
     for m in (a, b):

@@ -4,13 +4,14 @@
 end."""
 import json
 import os
+import re
 import signal
 import socket
 import sys
 import pathlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, TIMEOUT_S, clean_env, read_text, run, run_tests, start, wait_for
+from crun_test import BUILD, SCALE, TIMEOUT_S, clean_env, read_text, run, run_tests, start, wait_for
 from rdzv_raw import LOST, SUCCEEDED, Member
 
 CRUN_AGENT = BUILD / "bin" / "crun-agent"
@@ -61,9 +62,11 @@ def test_lines_that_strangers_cause_are_limited(tmp):
         agent.process.terminate()
         agent.process.wait(TIMEOUT_S)
     text = read_text(tmp / "err")
-    assert text.count("differs from the job's first node") == 20, text
+    logged = text.count("differs from the job's first node")
+    hidden = re.findall(r"(\d+) more lines about jobs and nodes were not logged", text)
+    # 20 lines in 10 s are allowed; a slow machine makes the 100 lines in more than 10 s
+    assert 20 <= logged < 100 and logged + sum(map(int, hidden)) == 100, text
     assert "too many lines about jobs and nodes" in text, text
-    assert "80 more lines about jobs and nodes were not logged" in text, text
 
 
 def test_jobs_of_one_address_are_limited(tmp):
@@ -164,7 +167,8 @@ def test_a_closed_connection_is_noticed_at_once(tmp):
 
 def test_silence_is_noticed_after_the_lease(tmp):
     with Agent() as agent:
-        settings = dict(max_nodes=2, keep_alive_interval_ms=500, keep_alive_max_attempt=4)
+        settings = dict(max_nodes=2, keep_alive_interval_ms=round(500 * SCALE),
+                        keep_alive_max_attempt=4)
         a = Member(agent.address, host="a", **settings)
         b = Member(agent.address, host="b", **settings)
         rounds(a, b)

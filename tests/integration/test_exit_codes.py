@@ -8,6 +8,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import BUILD, CRUN, SCALE, clean_env, crun, run_tests, script, start, wait_for
+from free_port import free_port
 
 STUCK = BUILD / "tests" / "workers" / "stuck"
 DISTINCT = "--exit-codes=distinct"
@@ -56,9 +57,7 @@ def test_the_machine_refuses(tmp):
 
 def test_two_nodes_with_the_same_rank(tmp):
     """The second one learns that its node rank may be wrong, not only that the port is taken."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     nodes = [start([CRUN, "--nnodes=2", "--node-rank=0", f"--master-port={port}", "true"], cwd=tmp,
                    env=clean_env(LOGLEVEL="info")) for _ in range(2)]
     wait_for(lambda: any(n.poll() is not None for n in nodes), "one of the nodes to give up")
@@ -73,9 +72,7 @@ def test_two_nodes_with_the_same_rank(tmp):
 
 def test_a_rendezvous_that_is_lost(tmp):
     """Only one of two nodes comes."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     check(82, "--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
           "--rdzv-conf=join_timeout=1", "true", cwd=tmp)
 

@@ -10,7 +10,7 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, TIMEOUT_S, run, run_tests, skip, wait_for
+from crun_test import BUILD, SCALE, TIMEOUT_S, run, run_tests, skip, wait_for
 from nodes import Nodes
 
 AGENT = BUILD / "bin" / "crun-agent"
@@ -88,7 +88,7 @@ def test_a_spare_takes_the_place_of_a_host_where_failures_begin(tmp):
             next(w for w in first if w.node == "b").signal(signal.SIGUSR1)
             first = nodes.round(workers=2)
         assert {w.node for w in first} == {"a", "c"}, [w.node for w in first]
-        assert members_of(nodes, "bad") == ["ASIDE"], status(nodes)
+        wait_for(lambda: members_of(nodes, "bad") == ["ASIDE"], "the bad host to be aside")
         assert host_of(nodes, "bad")["aside_s"] > 0, status(nodes)
 
 
@@ -107,7 +107,8 @@ def test_a_job_that_loses_too_many_nodes_ends(tmp):
 
 
 def test_the_next_round_backs_off(tmp):
-    with Nodes(tmp, "--nnodes=2", "--max-restarts=5", conf=CONF + "restart_backoff=3") as nodes:
+    with Nodes(tmp, "--nnodes=2", "--max-restarts=5",
+               conf=CONF + f"restart_backoff={round(5 * SCALE)}") as nodes:
         nodes.start("a")
         nodes.start("b")
         nodes.round(workers=2)[0].signal(signal.SIGUSR1)

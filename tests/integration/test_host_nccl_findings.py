@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from workers import BUILD, Store, Worker, contract, host_nccl, skip
 
 FOLDER = os.path.abspath(f"{BUILD}/tests/host_nccl/findings")
-LIMIT_S = 12
+LIMIT_S = 12 * float(os.environ.get("CK_TIMEOUT_MULTIPLIER", "1"))
 HANGS = "it hangs"
 TABLE = "tests/host_nccl/findings/findings.txt"
 if not os.path.exists(FOLDER):
@@ -54,7 +54,7 @@ def run(ranks, program, environment):
         broken = [line for line in lines if "BROKEN" in line or "host nccl: RACE" in line]
         if w.code != 0 or broken or not any("kept" in line for line in lines):
             if w.code == -signal.SIGKILL and not broken:
-                return f"{HANGS} after {LIMIT_S} s, rank {r}: {(lines or ['no output'])[-1]}"
+                return f"{HANGS} after {LIMIT_S:g} s, rank {r}: {(lines or ['no output'])[-1]}"
             return f"rank {r}, exit {w.code}: {(broken or lines or ['no output'])[0]}"
     return None
 

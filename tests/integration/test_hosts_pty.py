@@ -116,10 +116,10 @@ def test_the_size_passes_at_the_start_and_later(tmp):
 
 def test_ctrl_c_goes_through_the_terminal(tmp):
     for options, env in ways(tmp):
-        user = User(CRUN, "--pty", *options, "--no-python", "sh", "-c", "echo ready; exec cat",
-                    env=env)
+        user = User(CRUN, "--pty", *options, "--no-python", "sh", "-c",
+                    "echo ready $RANK; exec cat", env=env)
         try:
-            user.sees("ready")
+            user.sees("ready 0")  # only this worker has the terminal
             user.types("\x03")
             user.ends_with(1)
         finally:

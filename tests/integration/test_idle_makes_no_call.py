@@ -28,7 +28,10 @@ def threads(pid):
 
 def sleeps(tids):
     """Returns each thread's count of voluntary context switches, or None if a thread is awake."""
-    found = [pathlib.Path(f"/proc/{tid}/status").read_text() for tid in tids]
+    try:
+        found = [pathlib.Path(f"/proc/{tid}/status").read_text() for tid in tids]
+    except OSError:  # a thread of the start has ended
+        return None
     if not all("State:\tS" in status for status in found):
         return None
     return [re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M)[1] for status in found]
@@ -75,8 +78,8 @@ def main():
     with Crun("--nproc-per-node=4", "--no-python", "/bin/sh", "-c", SCRIPT) as crun:
         for rank in range(4):
             crun.pid_of(f"{rank}.pid")
-        tids = threads(crun.pid) + threads(crun.warden())
-        until(lambda: at_rest(tids), "crun to go to sleep")
+        warden = crun.warden()
+        until(lambda: at_rest(threads(crun.pid) + threads(warden)), "crun to go to sleep")
         output = crun.path / "strace.out"
         strace = attach([crun.pid, crun.warden()], output)
         before = set(calls(output))

@@ -48,10 +48,13 @@ def main():
     if then == "exit" or (then == "exit-once" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"):
         sys.exit(int(value))
     if then == "signals":
-        for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
-            signal.signal(s, lambda n, _: (open(path + ".signal", "w").write(str(n)), os._exit(0)))
+        expected = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1}
+        signal.pthread_sigmask(signal.SIG_BLOCK, expected)  # a signal may come before sigwait()
         open(path + ".ready", "w").close()
-        then = "sleep"
+        with open(path + ".signal.part", "w") as f:
+            f.write(str(int(signal.sigwait(expected))))
+        os.rename(path + ".signal.part", path + ".signal")
+        os._exit(0)
     if then == "sleep":
         time.sleep(600)
 

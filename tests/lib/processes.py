@@ -1,6 +1,7 @@
 """Runs crun in the background of a test, and checks which of its processes are left.
 
 A test must not sleep for a fixed time: `until` waits for a condition, with a deadline."""
+import contextlib
 import os
 import pathlib
 import signal
@@ -9,8 +10,9 @@ import tempfile
 import time
 
 from crun_job import CRUN, environment
+from crun_test import SCALE
 
-PATIENCE = 120  # seconds; the machine may be busy
+PATIENCE = 120 * SCALE  # seconds; the machine may be busy
 
 
 def until(condition, what):
@@ -38,9 +40,15 @@ def is_alive(pid):
 
 
 def children(pid):
+    """Returns the children that the threads of the process have now; a thread may end meanwhile."""
     found = []
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        found += [int(p) for p in (task / "children").read_text().split()]
+    try:
+        tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return found
+    for task in tasks:
+        with contextlib.suppress(OSError):
+            found += [int(p) for p in (task / "children").read_text().split()]
     return found
 
 
@@ -112,7 +120,8 @@ class Crun:
         self.process.wait()
         for pid in self.told():
             if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may end between these two calls
+                    os.kill(pid, signal.SIGKILL)
         self.folder.cleanup()
 
     def said(self):

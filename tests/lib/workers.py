@@ -17,7 +17,8 @@ import time
 BUILD = os.environ.get("BUILD", "build")
 # The backend of the process groups: gloo, or nccl with the host NCCL (see host_nccl()).
 BACKEND = os.environ.get("CRUN_TEST_BACKEND", "gloo")
-DEADLINE_S = float(os.environ.get("CRUN_TEST_DEADLINE", "120"))
+DEADLINE_S = float(os.environ.get("CRUN_TEST_DEADLINE", "120")) * \
+    float(os.environ.get("CK_TIMEOUT_MULTIPLIER", "1"))
 
 
 class Store:
