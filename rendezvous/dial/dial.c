@@ -28,9 +28,9 @@
 /* time limit in ms for the other end to answer, when it is asked which program it is */
 #define ASK_MS       INT64_C(1000)
 #define ANSWER_MAX   ((size_t) 4096)
-/* A TCPStore counts as one that is not crun's after it has closed this many connections, one after
- * the other, without an answer to the greeting. One such connection is not enough: crun, too,
- * closes a connection if memory is short, and crun's own store answers like any other TCPStore. */
+/* A TCPStore counts as one that is not crun's after this many connections, one after the other, to
+ * which it gave no answer that only crun gives. One such connection is not enough: crun, too,
+ * closes a connection if memory is short, or may be slow. */
 #define STORE_ANSWERS 2
 /* least time in ms between two log lines that say that authentication has failed */
 #define REFUSAL_LINE_MS INT64_C(60000)
@@ -41,6 +41,7 @@ enum caller_role {
     ASKS,           /* asks another program what it is */
     ASKS_TORCHRUN,  /* asks a TCPStore whether it has torchrun's state of the job */
     ASKS_OLD,       /* asks what ASKS_TORCHRUN asks, in the protocol of torch 2.0 and earlier */
+    ASKS_FOR_CRUN,  /* asks a TCPStore whether it is crun's own */
 };
 
 struct caller {
@@ -53,6 +54,7 @@ struct caller {
      * which the caller gives up; CR_FOREVER = no limit */
     int64_t limit_ms;
     bool asked;        /* GREETS: true if a second caller asks the other end what it is */
+    bool is_old;       /* true if the other end is a TCPStore of torch 2.0 or earlier */
     /* true if the connection has ended after a refusal; the race may still accept the refusal */
     bool is_over;
     char own_addr[RDZV_ADDR_MAX], peer_addr[RDZV_ADDR_MAX];
@@ -228,6 +230,10 @@ static void send_first(struct caller *c) {
         if (stranger_ask_for_torchrun(&question, d->run_id, true) == 0) {
             secured_stream_send(c->stream, question.data, question.len);
         }
+    } else if (c->role == ASKS_FOR_CRUN) {
+        if (stranger_ask_for_crun(&question) == 0) {
+            secured_stream_send(c->stream, question.data, question.len);
+        }
     } else if (stranger_ask(&question) == 0) {
         secured_stream_send(c->stream, question.data, question.len);
     }
@@ -307,7 +313,7 @@ static void end_at_store(struct caller *c) {
     char own_addr[RDZV_ADDR_MAX], addr[RDZV_ADDR_MAX];
     memcpy(own_addr, c->own_addr, sizeof(own_addr));
     memcpy(addr, d->race.entries[c->index].addr, sizeof(addr));
-    bool is_old = c->role == ASKS_OLD;
+    bool is_old = c->is_old;
     end_race(d);
     d->events->on_store(d->arg, own_addr, addr, is_old);
 }
@@ -323,22 +329,38 @@ static void ask_for_torchrun(struct caller *c) {
     secured_stream_flush(c->stream);
 }
 
-/* Handles a TCPStore's answer that it has no state of a torchrun of this job. If the connection on
- * which the greeting was sent is still open, the address stays in the race: crun's own store gives
- * the same answer while its coordinator is stopped or slow. If that connection is closed, the
- * address has failed. But if stores are accepted, and this has happened STORE_ANSWERS times in a
- * row, the race ends with on_store. */
+/* Call this when the other end is a TCPStore that is not crun's. The address has failed. But if
+ * stores are accepted, and this has happened STORE_ANSWERS times in a row, the race ends with
+ * on_store. */
 static void is_plain_store(struct caller *c) {
     struct dial *d = c->dial;
-    bool is_closed = caller_of(d, c->index) == NULL;
-    if (is_closed && d->accepts_stores && ++d->store_answers >= STORE_ANSWERS) {
-        end_at_store(c);
-    } else if (is_closed) {
-        fail_stranger(c, "it is not a crun: it is a TCPStore of torch");
-    } else {
-        race_note(&d->race, c->index, "no answer but that of a TCPStore of torch");
-        let_go(c);
+    drop_others(c);
+    if (d->accepts_stores && ++d->store_answers >= STORE_ANSWERS) end_at_store(c);
+    else fail_stranger(c, "it is not a crun: it is a TCPStore of torch");
+}
+
+/* Call this when the TCPStore turns out to be crun's own: its coordinator is stopped or slow. The
+ * address stays in the race. */
+static void is_own_store(struct caller *c) {
+    race_note(&c->dial->race, c->index, "its store answers, but its coordinator does not");
+    let_go(c);
+}
+
+/* Handles a TCPStore's answer that it has no state of a torchrun of this job. If the store has
+ * closed the connection on which the greeting was sent, it is not crun's. If that connection is
+ * still open, the store is asked for what only crun's stores have: stores of torch 2.15 leave a
+ * connection open whose first bytes they do not know, and crun's own store may answer while its
+ * coordinator is stopped or slow. */
+static void got_no_torchrun(struct caller *c) {
+    struct dial *d = c->dial;
+    if (caller_of(d, c->index) == NULL) {
+        is_plain_store(c);
+        return;
     }
+    struct caller *next = call(d, c->index, ASKS_FOR_CRUN);
+    if (next == NULL) race_failed(&d->race, now_ms(d), c->index, "out of memory");
+    else next->is_old = c->is_old;
+    let_go(c);
 }
 
 /* Handles the answer of a program that was asked what it is. If it is a TCPStore, it is asked a
@@ -350,10 +372,11 @@ static void got_answer(struct caller *c) {
     } else if (c->role == ASKS_TORCHRUN && stranger_has_torchrun(c->in.data, c->in.len)) {
         end_hopeless(c);
     } else if (c->role == ASKS_TORCHRUN) {
-        is_plain_store(c);
+        got_no_torchrun(c);
     } else if (c->role == ASKS_OLD && stranger_is_check_answer(c->in.data, c->in.len)) {
+        c->is_old = true;
         if (stranger_has_torchrun(c->in.data, c->in.len)) end_hopeless(c);
-        else is_plain_store(c);
+        else got_no_torchrun(c);
     } else {
         (void) snprintf(why, sizeof(why), "it is not a crun: %s",
                         stranger_name(c->in.data, c->in.len));
@@ -363,7 +386,9 @@ static void got_answer(struct caller *c) {
 }
 
 static void got_bytes(struct caller *c, const char *data, size_t len) {
-    if (c->in.len + len > ANSWER_MAX || cr_buffer_append(&c->in, data, len) < 0) {
+    if (c->role == ASKS_FOR_CRUN) {
+        is_own_store(c);
+    } else if (c->in.len + len > ANSWER_MAX || cr_buffer_append(&c->in, data, len) < 0) {
         fail_stranger(c, "it is not a crun: it sends too much");
     } else if (c->role == GREETS) {
         got_greeting(c);
@@ -383,11 +408,13 @@ static void on_data(void *arg, const char *data, size_t len) {
     }
 }
 
-/* Gives up asking a program what it is, because it has not answered. If the connection on which the
- * greeting was sent is still open, the address stays in the race. If that connection is closed, the
- * address has failed. */
+/* Gives up asking a program what it is, because it has not answered, or has closed the connection.
+ * If it has answered as a TCPStore before, it is one that is not crun's. Otherwise, if the
+ * connection on which the greeting was sent is still open, the address stays in the race; if that
+ * connection is closed, the address has failed. */
 static void give_up_asking(struct caller *c) {
-    if (caller_of(c->dial, c->index) != NULL) let_go(c);
+    if (c->role == ASKS_FOR_CRUN) is_plain_store(c);
+    else if (caller_of(c->dial, c->index) != NULL) let_go(c);
     else fail_stranger(c, "it closes the connection; it is not a crun");
 }
 

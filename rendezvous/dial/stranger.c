@@ -47,6 +47,12 @@ int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id, bool is
     return store_encode_keys(&encoder, STORE_OP_CHECK, &bytes, 1);
 }
 
+int stranger_ask_for_crun(struct cr_buffer *out) {
+    static const char stat[] = {STORE_ADMIN_STAT};
+    int rc = cr_buffer_append(out, STORE_ADMIN_MAGIC, STORE_MAGIC_LEN);
+    return rc < 0 ? rc : cr_buffer_append(out, stat, sizeof(stat));
+}
+
 /* A TCPStore answers CHECK with 0 (READY) if all keys exist, and with 1 (NOT_READY) if not. */
 bool stranger_has_torchrun(const char *answer, size_t len) { return len > 0 && answer[0] == 0; }
 

@@ -30,6 +30,10 @@ int stranger_ask_for_torchrun(struct cr_buffer *out, const char *run_id, bool is
 bool stranger_is_check_answer(const char *answer, size_t len);
 bool stranger_has_torchrun(const char *answer, size_t len);
 
+/* Appends a question, for a new connection, that only the stores of crun answer: the request for
+ * their statistics. Returns 0 or -ENOMEM. */
+int stranger_ask_for_crun(struct cr_buffer *out);
+
 /* Returns whether the answer to stranger_ask() comes from a TCPStore. */
 bool stranger_is_store(const char *data, size_t len);
 /* Returns a text that says what the other end is; it completes the phrase "it is not a crun: …". */

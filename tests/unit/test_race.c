@@ -177,6 +177,10 @@ START_TEST(the_question_for_torchrun) {
     ck_assert_int_eq(stranger_ask_for_torchrun(&b, "job", false), 0);
     ck_assert_uint_eq(b.len, sizeof(want) - 1);
     ck_assert_mem_eq(b.data, want, b.len);
+    cr_buffer_clear(&b);
+    ck_assert_int_eq(stranger_ask_for_crun(&b), 0);
+    ck_assert_uint_eq(b.len, 5);
+    ck_assert_mem_eq(b.data, "CRS1S", b.len);
     cr_buffer_done(&b);
 }
 END_TEST
