@@ -19,7 +19,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import rdzv_raw
 import secure_raw
-from crun_test import BUILD, CRUN, CRUN_STORE, SCALE, clean_env, run_tests, script, skip, wait_for
+from crun_test import BUILD, CRUN, CRUN_STORE, PACE, SCALE, clean_env, run_tests, script, skip, \
+    wait_for
 from free_port import free_port
 from nodes import Nodes
 
@@ -448,7 +449,7 @@ def test_a_secured_node_names_torch_at_its_endpoint(tmp):
     try:
         assert store.stdout.readline()
         with Nodes(tmp, "--nnodes=2", "--rdzv-token-file", token, endpoint=f"127.0.0.1:{port}",
-                   conf=f"is_host=0,read_timeout={3 * min(SCALE, 3)}") as nodes:
+                   conf=f"is_host=0,read_timeout={3 * PACE}") as nodes:
             a = nodes.start("a")
             assert a.wait() == 1 and "a TCPStore that is not crun's" in a.text, a.text
             done = subprocess.run([CRUN_STORE, "set", nodes.endpoint, "torch.rendezvous.job", "x"],

@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN, SCALE, TIMEOUT_S, alive, clean_env, crun  # noqa: E402
+from crun_test import CRUN, PACE, TIMEOUT_S, alive, clean_env, crun  # noqa: E402
 from crun_test import read_text, run_tests, script, start, wait_for  # noqa: E402
 from nodes import Nodes  # noqa: E402
 
@@ -204,7 +204,7 @@ def test_full_stderr_can_be_left_by_signals(tmp):
 
 
 def test_full_stderr_does_not_stop_the_heartbeat(tmp):
-    lease_s = 5 * min(SCALE, 3)
+    lease_s = 5 * PACE
     conf = f"last_call_timeout=0.3,keep_alive_interval={lease_s / 5},keep_alive_max_attempt=5"
     pipe = FullPipe(tmp)
     with Nodes(tmp, "--nnodes=1:2", conf=conf) as nodes:

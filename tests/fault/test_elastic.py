@@ -11,7 +11,7 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from crun_test import BUILD, SCALE, alive, clean_env, crun, run_tests, skip, wait_for
+from crun_test import BUILD, PACE, alive, clean_env, crun, run_tests, skip, wait_for
 from nodes import Nodes
 
 ELASTIC = BUILD / "examples" / "elastic"
@@ -127,7 +127,7 @@ def test_nodes_come_and_go(tmp):
     same step, and the processes go on."""
     stops = re.compile(r"rank (\d+): stops after step (\d+): (.*)\n")
     with Nodes(tmp, "--nnodes=1:3", "--nproc-per-node=2") as job:
-        how = {"program": ELASTIC, "args": (STEPS, "--pace-ms", round(10 * min(SCALE, 3))),
+        how = {"program": ELASTIC, "args": (STEPS, "--pace-ms", round(10 * PACE)),
                "OMP_NUM_THREADS": "1"}
 
         def until_steps_of(size):

@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import netns
-from crun_test import CRUN, SCALE, clean_env, read_text, run, run_tests, skip, wait_for
+from crun_test import CRUN, PACE, SCALE, clean_env, read_text, run, run_tests, skip, wait_for
 from etcd_cluster import ETCD, Authority, EtcdCluster
 from nodes import Nodes
 from free_port import free_port
@@ -122,7 +122,7 @@ def test_a_leader_that_sleeps_is_replaced_and_obeys_when_it_wakes(tmp):
 def test_no_etcd_is_said(tmp):
     with Cast() as cast:
         node = cast.node("etcd", f"127.0.0.1:{free_port()}", *SETTINGS,
-                         f"read_timeout_ms={round(2000 * min(SCALE, 3))}")
+                         f"read_timeout_ms={round(2000 * PACE)}")
         end = node.expect("end")
         assert end.startswith("2 cannot reach the rendezvous at '") and "no answer" not in end, end
         assert "': Connection refused; is etcd up, the address right, and no firewall" in end, end

@@ -8,12 +8,12 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from crun_test import SCALE, run_tests, skip, wait_for  # noqa: E402
+from crun_test import PACE, run_tests, skip, wait_for  # noqa: E402
 from nodes import Nodes  # noqa: E402
 from processes import cgroup_delegated, cgroup_root  # noqa: E402
 
 # 2 s. The warden has to run before the lease is over, and a slow build gets longer for that.
-BEAT_S = 0.5 * min(SCALE, 3)
+BEAT_S = 0.5 * PACE
 LEASE = f"keep_alive_interval={BEAT_S},keep_alive_max_attempt=4,last_call_timeout=0.3"
 
 

@@ -8,14 +8,14 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import SCALE, run_tests, wait_for
+from crun_test import PACE, run_tests, wait_for
 from netns import Net
 from nodes import Nodes
 from rdzv_node import Cast, end_well, go_on
 
 PORT = 29400
 # A node that gets no processor for a lease is lost. A slow build gets longer leases for that.
-BEAT_MS = round(500 * min(SCALE, 3))
+BEAT_MS = round(500 * PACE)
 FAST = [f"keep_alive_interval_ms={BEAT_MS}", "keep_alive_max_attempt=4", "join_timeout_ms=60000"]
 CONF = f"keep_alive_interval={BEAT_MS / 1000},keep_alive_max_attempt=4,last_call_timeout=0.5"
 

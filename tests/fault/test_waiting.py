@@ -16,7 +16,7 @@ from netns import Net
 from nodes import Nodes
 
 # A node writes its first line after 5 s; a slow build has time for a second one.
-WAITS_S = 7 if SCALE <= 1 else 14
+WAITS_S = 7 if SCALE <= 1 else 10
 TIMES = f"last_call_timeout=0.3,join_timeout={WAITS_S},read_timeout={WAITS_S}"
 
 

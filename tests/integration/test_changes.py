@@ -11,14 +11,14 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN, SCALE, clean_env, crun  # noqa: E402
+from crun_test import BUILD, CRUN, PACE, SCALE, clean_env, crun  # noqa: E402
 from crun_test import run_tests, skip, start, wait_for  # noqa: E402
 from rdzv_raw import Member, MAGIC, NAMES, decode, encode  # noqa: E402
 
 AGENT = str(BUILD / "bin" / "crun-agent")
 ELASTIC = str(BUILD / "examples" / "elastic")
 ENV = clean_env(OMP_NUM_THREADS=1)
-STEPS = round(400 * SCALE)  # at 10 ms each, a job outlasts the start of a second node
+STEPS = round(400 * PACE)  # at 10 ms each, a job outlasts the start of a second node
 JOIN, LEAVE, PREEMPTION, MAINTENANCE = 1, 2, 3, 4
 
 
@@ -218,7 +218,7 @@ def test_who_does_not_answer_or_get_ready_holds_nobody_up_for_ever(tmp, address)
     for m in (a, b):
         m.send_join()
     a.expect("ROUND"), b.expect("ROUND")
-    b.send("NOTICE", kind=MAINTENANCE, left_ms=round(3000 * SCALE), why="again")
+    b.send("NOTICE", kind=MAINTENANCE, left_ms=round(3000 * PACE), why="again")
     again = a.expect("CHANGE")
     assert again["id"] > change["id"] and b.expect("CHANGE") == again
     for m in (a, b):

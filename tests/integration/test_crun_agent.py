@@ -11,7 +11,7 @@ import sys
 import pathlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, SCALE, TIMEOUT_S, clean_env, read_text, run, run_tests, start, wait_for
+from crun_test import BUILD, PACE, TIMEOUT_S, clean_env, read_text, run, run_tests, start, wait_for
 from rdzv_raw import LOST, SUCCEEDED, Member
 
 CRUN_AGENT = BUILD / "bin" / "crun-agent"
@@ -167,7 +167,7 @@ def test_a_closed_connection_is_noticed_at_once(tmp):
 
 def test_silence_is_noticed_after_the_lease(tmp):
     with Agent() as agent:
-        settings = dict(max_nodes=2, keep_alive_interval_ms=round(500 * SCALE),
+        settings = dict(max_nodes=2, keep_alive_interval_ms=round(500 * PACE),
                         keep_alive_max_attempt=4)
         a = Member(agent.address, host="a", **settings)
         b = Member(agent.address, host="b", **settings)

@@ -10,7 +10,7 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, SCALE, TIMEOUT_S, run, run_tests, skip, wait_for
+from crun_test import BUILD, PACE, TIMEOUT_S, run, run_tests, skip, wait_for
 from nodes import Nodes
 
 AGENT = BUILD / "bin" / "crun-agent"
@@ -108,7 +108,7 @@ def test_a_job_that_loses_too_many_nodes_ends(tmp):
 
 def test_the_next_round_backs_off(tmp):
     with Nodes(tmp, "--nnodes=2", "--max-restarts=5",
-               conf=CONF + f"restart_backoff={round(5 * SCALE)}") as nodes:
+               conf=CONF + f"restart_backoff={round(5 * PACE)}") as nodes:
         nodes.start("a")
         nodes.start("b")
         nodes.round(workers=2)[0].signal(signal.SIGUSR1)

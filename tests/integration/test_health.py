@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_job import DUMP, Job
-from crun_test import BUILD, CRUN, ROOT, SCALE, clean_env, read_text, run, run_tests, wait_for
+from crun_test import BUILD, CRUN, ROOT, PACE, clean_env, read_text, run, run_tests, wait_for
 from nodes import Nodes, end_well
 
 
@@ -92,7 +92,7 @@ def test_a_check_that_hangs_is_ended_with_all_it_has_started(tmp):
     """The check ignores SIGTERM and has a child, which must not outlive it."""
     pids = tmp / "pids"
     check = f"trap '' TERM; echo waits for the switch; sleep 600 & echo $! $$ > {pids}; wait; wait"
-    limit = round(2 * SCALE)  # seconds, in which the shell must write the pids
+    limit = round(2 * PACE)  # seconds, in which the shell must write the pids
     begun = time.monotonic()
     job = Job(f"--health-check={check}", f"--health-timeout={limit}", DUMP)
     assert time.monotonic() - begun >= limit

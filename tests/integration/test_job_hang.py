@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import (BUILD, CRUN, SCALE, TIMEOUT_S, clean_env, kill, read_text, run_tests,
+from crun_test import (BUILD, CRUN, PACE, TIMEOUT_S, clean_env, kill, read_text, run_tests,
                        script, start, wait_for)
 from free_port import free_port
 
@@ -59,7 +59,7 @@ class Job:
 def test_the_odd_rank_is_found_across_nodes(tmp):
     """One worker on each node: no node alone could say which rank is the odd one. The round ends
     once on all nodes, and is charged once."""
-    limit = f"{1.5 * SCALE:g}"
+    limit = f"{1.5 * PACE:g}"
     with Job(tmp, 1, f"--hang-timeout={limit}", "--max-restarts=1", "--exit-codes=distinct",
              STUCK, "1", "load_batch") as job:
         codes, errors = job.wait()
@@ -90,11 +90,11 @@ def test_nodes_that_wait_for_a_busy_one(tmp):
     program = script(tmp, "worker.sh", f"#!/bin/sh\n[ $RANK = 2 ] || exec sleep {NEVER}\n"
                                        f"touch {tmp}/busy\nwhile [ ! -e {tmp}/end ]; do :; done\n"
                                        f"exec sleep {NEVER}\n")
-    with Job(tmp, 1, f"--hang-timeout={1.2 * SCALE:g}", program) as job:
+    with Job(tmp, 1, f"--hang-timeout={1.2 * PACE:g}", program) as job:
         wait_for(lambda: (tmp / "busy").exists(), "rank 2 to compute")
         for node in job.nodes:  # for twice the hang timeout no node ends
             try:
-                node.wait(timeout=0.8 * SCALE)
+                node.wait(timeout=0.8 * PACE)
                 raise AssertionError(job.wait())
             except subprocess.TimeoutExpired:
                 pass
@@ -110,7 +110,7 @@ def test_a_rule_about_a_line_of_one_rank(tmp):
     program = script(tmp, "worker.sh", f"#!/bin/sh\n[ $RANK = 2 ] || exec sleep {NEVER}\n"
                                        "for i in 1 2 3 4 5 8; do echo loss=$i; sleep 0.1; done\n"
                                        f"exec sleep {NEVER}\n")
-    limit = f"{3 * SCALE:g}"
+    limit = f"{3 * PACE:g}"
     with Job(tmp, 1, f"--hang-rule=600:{limit}:loss=", program) as job:
         codes, errors = job.wait()
         assert codes == [1] * NODES, (codes, errors)
@@ -127,12 +127,12 @@ def test_a_first_line_that_comes_on_another_node(tmp):
     """The first line must come on some node, not on each."""
     program = script(tmp, "worker.sh", f"#!/bin/sh\n[ $RANK = 1 ] && echo begins\n"
                                        f"while [ ! -e {tmp}/end ]; do sleep 0.05; done\n")
-    with Job(tmp, 1, f"--hang-rule={4 * SCALE:g}::begins", program) as job:
+    with Job(tmp, 1, f"--hang-rule={4 * PACE:g}::begins", program) as job:
         wait_for(lambda: any("begins" in read_text(tmp / f"stdout{i}") for i in range(NODES)),
                  "the line")
         for node in job.nodes:
             try:
-                node.wait(timeout=1.4 * SCALE)
+                node.wait(timeout=1.4 * PACE)
                 raise AssertionError(job.wait())
             except subprocess.TimeoutExpired:
                 pass
@@ -144,12 +144,12 @@ def test_a_first_line_that_comes_on_another_node(tmp):
 def test_an_agent_that_does_not_answer(tmp):
     """The agent of one node is stopped before it can report that its workers are quiet, as those of
     all nodes are. So nothing is decided until this agent goes on."""
-    with Job(tmp, 1, f"--hang-timeout={2.5 * SCALE:g}",
+    with Job(tmp, 1, f"--hang-timeout={2.5 * PACE:g}",
              "--rdzv-conf=keep_alive_interval=60", STUCK, "1", "load_batch") as job:
         wait_for(lambda: all(read_text(tmp / f"stdout{i}") for i in range(NODES)), "all ranks")
         job.nodes[2].send_signal(signal.SIGSTOP)
         try:
-            job.nodes[0].wait(timeout=4 * SCALE)
+            job.nodes[0].wait(timeout=4 * PACE)
             raise AssertionError(job.wait())
         except subprocess.TimeoutExpired:
             pass

@@ -7,7 +7,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import SCALE, clean_env, crun, run_tests, script
+from crun_test import PACE, clean_env, crun, run_tests, script
 
 NEVER = "100000"  # seconds
 
@@ -102,7 +102,7 @@ def test_a_hang_is_not_the_cause_of_a_later_failure(tmp):
     the verdict must not have the inspection of the hang."""
     program = worker(tmp, "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 5\nexec sleep " + NEVER)
     # long enough for the worker of the second round to begin
-    done = crun("--no-python", f"--hang-timeout={2 * SCALE:g}", "--max-restarts=1",
+    done = crun("--no-python", f"--hang-timeout={2 * PACE:g}", "--max-restarts=1",
                 "--event-log=events",
                 "--log-dir=logs", program, cwd=tmp)
     assert done.returncode == 1 and causes(tmp) == ["hang", "failure"], done

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import SCALE, TIMEOUT_S, read_text, run_tests, script, wait_for
+from crun_test import PACE, TIMEOUT_S, read_text, run_tests, script, wait_for
 from free_port import free_port
 from nodes import Daemon, Nodes
 from rdzv_raw import Member
@@ -251,7 +251,7 @@ def test_static_nodes(tmp):
 
 
 def test_a_stopped_agent_is_given_up_and_comes_back(tmp):
-    conf = f"last_call_timeout=0.3,keep_alive_interval={0.5 * SCALE:g},keep_alive_max_attempt=5"
+    conf = f"last_call_timeout=0.3,keep_alive_interval={0.5 * PACE:g},keep_alive_max_attempt=5"
     with Nodes(tmp, "--nnodes=1:2", conf=conf) as nodes:
         a = nodes.start("a")
         nodes.round(1)

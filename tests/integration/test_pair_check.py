@@ -7,7 +7,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_job import DUMP, Job
-from crun_test import ROOT, SCALE, read_text, run_tests, wait_for
+from crun_test import ROOT, PACE, read_text, run_tests, wait_for
 from nodes import Nodes, end_well
 
 # All nodes of these tests have one host name, so this check meets its partner at the port, and the
@@ -88,7 +88,7 @@ def test_two_nodes_that_fail_are_both_named(tmp):
 
 def test_a_test_that_hangs_has_failed(tmp):
     check = "if test $TEST_NODE = bad; then sleep 600; fi"
-    limit = f"{3 * SCALE:g}"  # the tests of the other nodes must not take so long
+    limit = f"{3 * PACE:g}"  # the tests of the other nodes must not take so long
     with Nodes(tmp, "--nnodes=3", f"--pair-check={check}", f"--pair-timeout={limit}") as nodes:
         started = [nodes.start_host("n0"), nodes.start("n1"), nodes.start("bad")]
         unfit = wait_for(nodes.unfit, "the bad node in crun-agent status")

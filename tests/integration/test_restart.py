@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN, SCALE, TIMEOUT_S, alive, clean_env, crun, read_text, run_tests, \
+from crun_test import CRUN, PACE, SCALE, TIMEOUT_S, alive, clean_env, crun, read_text, run_tests, \
     script, signal, start, wait_for  # noqa: E402
 
 ENV = clean_env(OMP_NUM_THREADS=1)
@@ -114,7 +114,7 @@ def test_shutdown_timeout(tmp):
 
 
 def test_second_signal_starts_anew_and_leaves_nothing(tmp):
-    launch = start([CRUN, f"--shutdown-timeout={5 * SCALE:g}", worker(tmp, f"""
+    launch = start([CRUN, f"--shutdown-timeout={5 * PACE:g}", worker(tmp, f"""
 got = []
 def caught(number, frame):
     got.append(number)

@@ -12,11 +12,11 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import CRUN_STORE, SCALE, run_tests, start, wait_for
+from crun_test import CRUN_STORE, PACE, SCALE, run_tests, start, wait_for
 from nodes import Nodes
 
 KEY = "crun/rendezvous/job"
-CONF = f"last_call_timeout=0.3,keep_alive_interval={SCALE:g},keep_alive_max_attempt=4"
+CONF = f"last_call_timeout=0.3,keep_alive_interval={PACE:g},keep_alive_max_attempt=4"
 VALUE = re.compile(r"crun-rendezvous 1 (\d+) (\d+) (\d+) (\S+) [0-9a-f]+")
 
 
@@ -127,7 +127,7 @@ def test_the_store_forgets(tmp):
 
 def test_a_key_that_is_not_ours_is_left_alone(tmp):
     with Signpost(tmp) as post, Nodes(tmp, "--nnodes=2", endpoint=post.endpoint,
-                                      conf=f"{CONF},read_timeout={2 * SCALE:g}") as nodes:
+                                      conf=f"{CONF},read_timeout={2 * PACE:g}") as nodes:
         post.set("something else")
         a = nodes.start("a")
         assert a.wait() == 1

@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN, DEBIAN_PYTHON, SCALE, TIMEOUT_S, clean_env, crun, run, \
+from crun_test import BUILD, CRUN, DEBIAN_PYTHON, PACE, TIMEOUT_S, clean_env, crun, run, \
     run_tests, script, skip, start, wait_for  # noqa: E402
 from free_port import free_port  # noqa: E402
 from nodes import Nodes  # noqa: E402
@@ -315,7 +315,7 @@ def test_ranks_of_other_nodes(tmp):
 def test_slow_ranks_are_named_and_get_notice(tmp):
     """The rule of --rdzv-conf: a log line and crun-agent status name the rank, and its node has to
     leave with notice."""
-    conf = f"last_call_timeout=0.3,slow_percent=50,slow_time={2 * SCALE:g},slow_notice=2"
+    conf = f"last_call_timeout=0.3,slow_percent=50,slow_time={2 * PACE:g},slow_notice=2"
     with Nodes(tmp, "--nnodes=2:3", conf=conf) as nodes:
         how = {"program": script(tmp, "train", STEPS), "PYTHONPATH": LIB}
         a = nodes.start_host("a", **how)

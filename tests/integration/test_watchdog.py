@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import SCALE, clean_env, crun, run_tests, script, start  # noqa: E402
+from crun_test import PACE, clean_env, crun, run_tests, script, start  # noqa: E402
 
 PY = """#!/usr/bin/python3
 import json, os, signal as signals, stat, sys, time
@@ -52,7 +52,7 @@ def test_the_signal_is_the_workers_choice(tmp):
     assert done.returncode == 1 and "  exitcode  : -12 " in done.stderr, done
 
 
-LIMIT_S = 2 * SCALE  # time enough to take a timer back
+LIMIT_S = 2 * PACE  # time enough to take a timer back
 
 
 def test_a_timer_taken_back_or_moved(tmp):

@@ -12,14 +12,14 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN, SCALE, TIMEOUT_S, clean_env, run_tests, skip  # noqa: E402
+from crun_test import BUILD, CRUN, PACE, TIMEOUT_S, clean_env, run_tests, skip  # noqa: E402
 from crun_test import start, wait_for  # noqa: E402
 from workers import host_nccl  # noqa: E402
 
 AGENT = str(BUILD / "bin" / "crun-agent")
 WORKER = str(BUILD / "tests" / "workers" / "crunrt_worker")
 NEVER = 600000
-IN_VAIN_MS = int(1000 * SCALE)  # time enough for all ranks but the late one to enter
+IN_VAIN_MS = int(1000 * PACE)  # time enough for all ranks but the late one to enter
 
 
 class Job:
@@ -122,7 +122,7 @@ def test_the_signal_to_crun_names_the_rank_too(tmp):
 
 def test_a_step_timeout_names_the_rank(tmp):
     """All ranks make no step any more. Only one of them is not waiting for another."""
-    limit = 1.5 * SCALE
+    limit = 1.5 * PACE
     found = expect_report("who was waited for: rank 1 has not entered barrier #3 of group 'world', "
                           r"in which 3 ranks wait, rank [023] for (\d+\.\d) s", tmp, late=1,
                           options=[f"--step-timeout={limit:g}"])

@@ -16,8 +16,8 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import (BUILD, CRUN, SCALE, clean_env, crun, run, run_tests, script, skip, start,
-                       wait_for)
+from crun_test import (BUILD, CRUN, PACE, SCALE, clean_env, crun, run, run_tests, script, skip,
+                       start, wait_for)
 from free_port import free_port
 
 CRUN_AGENT = BUILD / "bin" / "crun-agent"
@@ -182,7 +182,7 @@ def test_a_hung_job_is_ended_and_says_where(tmp):
 
 def test_workers_that_wait_in_a_loop(tmp):
     """All ranks use the processor: only --hang-when=silent sees that they hang."""
-    limit = 2 * SCALE  # the workers have to be in place before
+    limit = 2 * PACE  # the workers have to be in place before
     options = ["--no-python", "--nproc-per-node=2", f"--hang-timeout={limit:g}"]
     done = crun(*options, "--hang-when=silent", STUCK, "0", "compute", cwd=tmp)
     assert done.returncode == 1, done

@@ -14,7 +14,7 @@ import time
 
 LIB = pathlib.Path(__file__).resolve().parent.parent / "lib"
 sys.path.insert(0, str(LIB))
-from crun_test import CRUN, SCALE, TIMEOUT_S, alive, clean_env, crun, kill, read_text, \
+from crun_test import CRUN, PACE, TIMEOUT_S, alive, clean_env, crun, kill, read_text, \
     run_tests, script, skip, start, wait_for  # noqa: E402
 
 ENV = clean_env(OMP_NUM_THREADS=1, PYTHONPATH=LIB)
@@ -121,7 +121,7 @@ Link().step()
 
 
 def test_a_hung_worker_is_ended_and_started_anew(tmp):
-    limit = f"{2 * SCALE:g}"
+    limit = f"{2 * PACE:g}"
     done = crun(f"--step-timeout={limit}", "--max-restarts=1", "--nproc-per-node=2",
                 worker(tmp, """
 link = Link()

@@ -26,6 +26,8 @@ BUILD = (ROOT / os.environ.get("BUILD", "build")).resolve()
 CRUN = str(BUILD / "bin" / "crun")
 CRUN_STORE = str(BUILD / "bin" / "crun-store")
 SCALE = float(os.environ.get("CK_TIMEOUT_MULTIPLIER", "1"))
+# For times that a test waits out in full: a slow build gets twice the time, but not more.
+PACE = min(SCALE, 2)
 TIMEOUT_S = 60 * SCALE
 
 DEBIAN_PYTHON = "/usr/bin/python3"
@@ -176,7 +178,6 @@ def run_tests(names):
     sys.exit(1 if failed else 0)
 
 
-__all__ = ["BUILD", "CRUN", "CRUN_STORE", "DEBIAN_PYTHON", "ROOT", "SCALE", "TIMEOUT_S", "alive",
-           "clean_env", "crun", "read_text", "run", "run_tests", "script", "signal", "skip",
-           "start",
-           "torch_python", "wait_for"]
+__all__ = ["BUILD", "CRUN", "CRUN_STORE", "DEBIAN_PYTHON", "PACE", "ROOT", "SCALE", "TIMEOUT_S",
+           "alive", "clean_env", "crun", "read_text", "run", "run_tests", "script", "signal",
+           "skip", "start", "torch_python", "wait_for"]
