@@ -183,7 +183,8 @@ def run_one(test, build, serial):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
-    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1))
+    # one more than there are processors, because many tests wait for time to pass
+    parser.add_argument("--jobs", type=int, default=min(4, (os.cpu_count() or 1) + 1))
     parser.add_argument("--filter", default="",
                         help="only tests whose name this regular expression finds")
     parser.add_argument("--repeat", type=int, default=1, help="run each test so many times")

@@ -21,21 +21,21 @@ def test_jax(tmp):
     assert len({address for address, _ in found}) == 1, done
     host, port = found[0][0].rsplit(":", 1)
     assert host == "127.0.0.1" and int(port) > 0, done
-    done = crun("--jax", "--standalone", "--port-range=23200-23239", "--no-python", "sh", "-c", JAX,
+    done = crun("--jax", "--standalone", "--port-range=14200-14239", "--no-python", "sh", "-c", JAX,
                 env=ENV)
-    assert 23200 <= int(done.stdout.split(" ", 1)[0].rsplit(":", 1)[1]) <= 23239, done
+    assert 14200 <= int(done.stdout.split(" ", 1)[0].rsplit(":", 1)[1]) <= 14239, done
 
 
 def test_tf_config_on_two_hosts(tmp):
     done = crun("--tf-config", "--rsh", local_rsh(tmp), "--hosts", "127.0.0.2:2,127.0.0.3:1",
-                "--port-range=23200-23239", "--no-python", "sh", "-c", "echo $TF_CONFIG", env=ENV)
+                "--port-range=14200-14239", "--no-python", "sh", "-c", "echo $TF_CONFIG", env=ENV)
     assert done.returncode == 0, done
     found = [json.loads(line.split("] ", 1)[1]) for line in done.stdout.splitlines()]
     assert sorted(c["task"]["index"] for c in found) == [0, 1, 2], done
     assert all(c["task"]["type"] == "worker" for c in found), done
     workers = found[0]["cluster"]["worker"]
     assert len(set(workers)) == 3 and all(c["cluster"]["worker"] == workers for c in found), done
-    assert all(23200 <= int(w.rsplit(":", 1)[1]) <= 23239 for w in workers), workers
+    assert all(14200 <= int(w.rsplit(":", 1)[1]) <= 14239 for w in workers), workers
 
 
 def test_nothing_is_set_without_the_options(tmp):

@@ -51,14 +51,14 @@ def test_healthy_nodes_are_tested_once(tmp):
     """Three nodes: the odd one is tested after the others. A restart tests only the node on which
     a worker has failed."""
     with Nodes(tmp, "--nnodes=3", "--max-restarts=1", f"--pair-check={CHECK}",
-               "--port-range=23300-23339") as nodes:
+               "--port-range=14300-14339") as nodes:
         started = [nodes.start(f"n{i}") for i in range(3)]
         first = nodes.round(3)
         tests = tests_of(tmp)
         assert {name for name, _ in tests} == {"n0", "n1", "n2"}, tests
         assert len(tests) == 4, tests
         ports = [int(read_text(p)) for p in tmp.glob("port.*")]
-        assert ports and all(23300 <= port <= 23339 for port in ports), ports
+        assert ports and all(14300 <= port <= 14339 for port in ports), ports
         first[0].signal(10)  # SIGUSR1: the worker fails
         second = nodes.round(3)
         more = tests_of(tmp)

@@ -12,7 +12,7 @@ import random
 import socket
 import tempfile
 
-LOWEST = 15000
+LOWEST = 15000  # tests of --port-range use ports below it
 DEFAULTS = (29400, 29500)  # default ports of a job
 LOCKS = pathlib.Path(tempfile.gettempdir(), "crun-test-ports")
 held = []  # descriptors of the lock files
