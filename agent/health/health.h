@@ -82,11 +82,10 @@ struct paired_test {
 };
 
 /* Opens the paired tests of this node, and reserves a port for them until paired_close(): one of
- * `ports`, or any if `ports` has none. `command`
- * is for /bin/sh, and must stay valid until paired_close(). on_result runs after each test with the
- * test's id: `why` says why it has failed, or is "" if it has passed, and is valid until the
- * callback returns. Returns 0; or a negative errno, and sets err to a text that says what is
- * wrong. */
+ * `ports`, or any if `ports` has none. `command` is for /bin/sh, and must stay valid until
+ * paired_close(). on_result runs after each test with the test's id: `why` says why it has failed,
+ * or is "" if it has passed, and is valid until the callback returns. Returns 0; or a negative
+ * errno, and sets err to a text that says what is wrong. */
 int paired_open(struct uv_loop_s *loop, const char *command, int64_t timeout_ms, uint32_t workers,
                 struct cr_port_range ports,
                 void (*on_result)(void *arg, uint64_t id, const char *why), void *arg,
