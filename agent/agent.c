@@ -8,8 +8,8 @@
  * the handles are closed; on_done runs. */
 #include "agent/agent_internal.h"
 
-#include "base/clock.h"
 #include "base/hash.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <signal.h>

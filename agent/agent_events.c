@@ -4,7 +4,7 @@
  * handler sets the node's timer anew. */
 #include "agent/agent_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -18,7 +18,7 @@
 #include "agent/suspension.h"
 #include "agent/trainjob/trainjob.h"
 #include "agent/watchdog/watchdog.h"
-#include "base/log_limit.h"
+#include "base/log/log_limit.h"
 #include "rendezvous/rendezvous.h"
 #include "status/status.h"
 

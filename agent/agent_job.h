@@ -150,9 +150,9 @@ struct agent_job {
     int64_t health_timeout_ms;  /* longest time of one health check in ms (--health-timeout) */
     int console_events; /* 1 if torchrun's events are written (--event-log-handler=console) */
 
-    /* 1 if the launcher's own log (base/log.h) is written through the output relay, so that a full
-     * stderr never blocks the loop. A front end may set this only if its main calls cr_log_flush()
-     * at the end. */
+    /* 1 if the launcher's own log (base/log/log.h) is written through the output relay, so that a
+     * full stderr never blocks the loop. A front end may set this only if its main calls
+     * cr_log_flush() at the end. */
     int carries_log;
 };
 

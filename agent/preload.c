@@ -1,7 +1,7 @@
 /* Keeps the fork server of --preload: implements agent/preload.h. */
 #include "agent/preload.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/memory.h"
 
 #include <errno.h>

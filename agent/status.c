@@ -1,9 +1,9 @@
 /* Makes the snapshot of a node: implements agent/status.h. */
 #include "agent/status.h"
 
-#include "base/clock.h"
 #include "base/files/read_file.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
 #include "rendezvous/server.h"
 #include "status/json_text.h"
 #include "status/status.h"

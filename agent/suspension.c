@@ -5,7 +5,7 @@
 #include "agent/suspension.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdbool.h>

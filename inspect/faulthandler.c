@@ -13,8 +13,8 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,8 +4,8 @@
 
 #include "inspect/inspect_internal.h"
 
-#include "base/parse.h"
-#include "base/text.h"
+#include "base/text/parse.h"
+#include "base/text/text.h"
 
 #include <dirent.h>
 #include <errno.h>

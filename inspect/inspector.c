@@ -6,8 +6,8 @@
 #include "inspect/inspect_internal.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/files/write_all.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 
 #include "base/files/read_file.h"
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,8 +7,8 @@
 #include "inspect/inspect_internal.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 #include "store/store.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* Rows of an inspection as lines of JSON. */
 #include "inspect/inspect.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <jansson.h>

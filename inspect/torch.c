@@ -9,8 +9,8 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

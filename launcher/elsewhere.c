@@ -4,8 +4,8 @@
 #include "base/buffer.h"
 #include "base/files/read_file.h"
 #include "base/memory.h"
-#include "base/parse.h"
-#include "base/text.h"
+#include "base/text/parse.h"
+#include "base/text/text.h"
 #include "launcher/report.h"
 #include "remote/remote.h"
 

@@ -8,7 +8,7 @@
 #include "agent/watchdog/log_rules.h"
 #include "base/buffer.h"
 #include "base/memory.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "launcher/options/options.h"
 
 #include <errno.h>

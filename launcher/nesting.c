@@ -4,7 +4,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/files/read_file.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <fcntl.h>

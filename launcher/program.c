@@ -21,7 +21,7 @@
  * are the script's arguments. If an exception other than SystemExit and KeyboardInterrupt ends the
  * script, the program writes an error record (base/files/error_json.h) into the error file. The
  * text must not contain '$', because the agent expands '$' in all arguments of a worker
- * (base/template.h). */
+ * (base/text/template.h). */
 static const char run_path_bootstrap[] =
     "import faulthandler, json, os, runpy, sys, time, traceback\n"
     "faulthandler.enable()\n"

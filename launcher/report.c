@@ -1,10 +1,10 @@
 /* The reports of crun's own failures. */
 #include "launcher/report.h"
 
-#include "base/clock.h"
 #include "base/files/error_json.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/log/log.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

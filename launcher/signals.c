@@ -2,7 +2,7 @@
 #include "launcher/signals.h"
 
 #include "base/cleanup.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

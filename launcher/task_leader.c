@@ -2,7 +2,7 @@
  * launcher/task_leader.h. */
 #include "launcher/task_leader.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

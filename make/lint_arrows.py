@@ -43,11 +43,13 @@ FACES = {
 CHAMBERS = {
     # Every room may include base/ and the folders in it.
     "base": (None, []),
+    "base/text": (None, []),
     "base/time": (None, []),
-    "base/files": (None, []),
-    "base/process": (None, ["base/files"]),
-    "base/network": (None, []),
-    "base/program": (None, []),
+    "base/log": (None, ["base/text", "base/time"]),
+    "base/files": (None, ["base/text"]),
+    "base/process": (None, ["base/files", "base/log"]),
+    "base/network": (None, ["base/text", "base/time"]),
+    "base/program": (None, ["base/text"]),
     "contract": (None, []),
 
     "store": (None, ["store/bytes", "store/client", "store/gateway", "store/server"]),
@@ -147,9 +149,9 @@ CHAMBERS = {
 IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h", "unistd.h",
                   "fcntl.h", "jansson.h"]
 PURE = [
-    "base/buffer.c", "base/program/command_line.c", "base/error.c", "base/parse.c",
+    "base/buffer.c", "base/program/command_line.c", "base/error.c", "base/text/parse.c",
     "base/network/port_range.c", "base/program/program_text.c", "base/time/suspension.c",
-    "base/template.c", "base/text.c", "base/time/waiting.c", "base/trace.c",
+    "base/text/template.c", "base/text/text.c", "base/time/waiting.c", "base/log/trace.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",
     "store/keyspace/keyspace.c", "store/keyspace/entry.c", "store/keyspace/write.c",

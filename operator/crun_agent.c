@@ -9,7 +9,7 @@
  * that users start from other hosts. */
 #include "operator/operator_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/process/daemon.h"
 #include "remote/remote.h"
 

@@ -1,7 +1,7 @@
 /* What the daemons of crun-agent share: see daemon_internal.h. */
 #include "operator/daemon_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/process/daemon.h"
 
 #include <signal.h>

@@ -2,7 +2,7 @@
 #include "operator/operator_internal.h"
 
 #include "base/change_kind.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #define NOTICE_MAX_S 1000000
 

@@ -6,7 +6,7 @@
 #include "operator/daemon_internal.h"
 #include "operator/operator_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/memory.h"
 #include "base/process/daemon.h"
 #include "rendezvous/types.h"

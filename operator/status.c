@@ -1,7 +1,7 @@
 /* crun-agent status: prints a coordinator's list of jobs and their nodes, as text or as JSON. */
 #include "operator/operator_internal.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "status/json_text.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
 #include "operator/operator_internal.h"
 #include "operator/top_internal.h"
 
-#include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 #include "status/attach.h"
 #include "status/view.h"
 

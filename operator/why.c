@@ -2,7 +2,7 @@
 #include "operator/operator_internal.h"
 
 #include "base/buffer.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "inspect/inspect.h"
 #include "inspect/inspector.h"
 

@@ -7,9 +7,9 @@
 #include "remote/remote.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/network/address.h"
 #include "base/network/connect.h"
+#include "base/time/clock.h"
 #include "remote/key_internal.h"
 #include "remote/wire_internal.h"
 

@@ -2,9 +2,9 @@
 #include "remote/key_internal.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/files/write_all.h"
 #include "base/network/connect.h"
+#include "base/time/clock.h"
 #include "remote/remote.h"
 
 #include <errno.h>

@@ -13,10 +13,10 @@
 #include "remote/remote.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/network/address.h"
 #include "base/network/connect.h"
+#include "base/time/clock.h"
 #include "remote/account_internal.h"
 #include "remote/session_internal.h"
 #include "remote/wire_internal.h"

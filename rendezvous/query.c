@@ -4,9 +4,9 @@
 #include "rendezvous/server.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/network/address.h"
 #include "base/network/connect.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/secure/secure.h"
 

@@ -9,9 +9,9 @@
 #include "rendezvous/rendezvous.h"
 
 #include "base/assert.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/log_limit.h"
+#include "base/log/log.h"
+#include "base/log/log_limit.h"
+#include "base/time/clock.h"
 #include "base/time/waiting.h"
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/host/host.h"

@@ -3,9 +3,9 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/network/address.h"
 #include "base/network/connect.h"
+#include "base/time/clock.h"
 #include "contract/packet.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "status/json_text.h"
 
 #include "base/buffer.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <string.h>
 

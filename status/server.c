@@ -8,7 +8,7 @@
  * Therefore a snapshot is kept for SNAPSHOT_AGE_MS and serves all requests of this time. */
 #include "status/status.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Makes the parts of a snapshot that do not depend on the program: see snapshot.h. */
 #include "status/snapshot.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/server.h"
 #include "status/json_text.h"
 

@@ -1,7 +1,7 @@
 /* Shows a snapshot as lines for a terminal: implements view.h. */
 #include "status/view.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -81,7 +81,8 @@ $(nccl_users): extra_CPPFLAGS = $(NCCL_CPPFLAGS) -DNCCL_LIBRARY_HINTS='"$(nccl_h
 
 $(eval $(call backend,nccl,$(HAVE_NCCL),NCCL))
 
-$(BUILD)/lib/crunrt/nccl.so: $(nccl_objects) $(call objects,base/error.c base/clock.c base/parse.c)
+nccl_base := $(call objects,base/error.c base/time/clock.c base/text/parse.c)
+$(BUILD)/lib/crunrt/nccl.so: $(nccl_objects) $(nccl_base)
 
 # rccl.so, for AMD's GPUs, is compiled from the same files as nccl.so.
 rccl_objects := $(patsubst worker_runtime/backends/nccl/%.c,$(BUILD)/obj/rccl/%.o,\
@@ -96,14 +97,14 @@ $(BUILD)/obj/rccl/%.o: worker_runtime/backends/nccl/%.c $(BUILD)/flags | $(BUILD
 
 $(eval $(call backend,rccl,$(HAVE_RCCL),RCCL))
 
-$(BUILD)/lib/crunrt/rccl.so: $(rccl_objects) $(call objects,base/error.c base/clock.c base/parse.c)
+$(BUILD)/lib/crunrt/rccl.so: $(rccl_objects) $(nccl_base)
 
 $(eval $(call backend,mpi,$(HAVE_MPI),MPI))
 
 mpi_objects := $(call objects,$(wildcard worker_runtime/backends/mpi/*.c))
 $(mpi_objects): extra_CPPFLAGS = $(MPI_CPPFLAGS)
 $(BUILD)/lib/crunrt/mpi.so: $(mpi_objects) $(backend_common) \
-    $(call objects,base/clock.c base/parse.c)
+    $(call objects,base/time/clock.c base/text/parse.c)
 $(BUILD)/lib/crunrt/mpi.so: module_LIBS = $(MPI_LIBS)
 
 # ---- the store's server, for rank 0 where no agent hosts one: the only part that needs libuv ----

@@ -3,7 +3,7 @@
 
 #include "agent/attempt/environment.h"
 #include "agent/attempt/role.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <signal.h>

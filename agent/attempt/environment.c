@@ -4,7 +4,7 @@
 #include "agent/attempt/environment.h"
 
 #include "agent/attempt/role.h"
-#include "base/template.h"
+#include "base/text/template.h"
 #include "contract/channel.h"
 
 #include <errno.h>

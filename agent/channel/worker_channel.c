@@ -9,10 +9,10 @@
 
 #include "agent/process/nursery.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/files/write_all.h"
-#include "base/log_limit.h"
-#include "base/token.h"
+#include "base/log/log_limit.h"
+#include "base/text/token.h"
+#include "base/time/clock.h"
 #include "contract/packet.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 #include "agent/evidence/error_file.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/files/error_json.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #include "agent/evidence/kernel_log.h"
 
 #include "base/cleanup.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

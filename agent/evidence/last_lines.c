@@ -2,7 +2,7 @@
  * last_lines.h. */
 #include "agent/evidence/last_lines.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 
 #include "agent/evidence/xid_program.h"
 #include "base/cleanup.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  * stdout. The library is loaded with dlopen(3), because most machines do not have it. */
 #include "agent/evidence/xid_program.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>

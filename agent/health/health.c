@@ -4,8 +4,8 @@
 #include "agent/health/health.h"
 
 #include "base/buffer.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/log/log.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <signal.h>

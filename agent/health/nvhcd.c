@@ -4,7 +4,7 @@
  * varint has 7 bits a byte, the lowest ones first; the highest bit says that a byte follows. */
 #include "agent/health/nvhcd_internal.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -2,7 +2,7 @@
  * then the message INSPECTED. */
 #include "agent/inspection/answers.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <stdlib.h>
 

@@ -5,8 +5,8 @@
 #include "agent/inspection/inspector_process.h"
 #include "agent/watchdog/watchdog.h"
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "agent/node/node.h"
 
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -29,7 +29,7 @@
 
 #include "agent/node/worker_group.h"
 #include "agent/node/worker_page.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/types.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #include "agent/node/worker_group.h"
 
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <signal.h>
 

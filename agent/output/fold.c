@@ -1,8 +1,8 @@
 /* The queue of lines that wait for equal lines of other workers (agent/output/fold.h). */
 #include "agent/output/fold.h"
 
-#include "base/clock.h"
 #include "base/hash.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

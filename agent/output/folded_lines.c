@@ -1,6 +1,6 @@
 /* Shows equal lines of several workers once, with the set of their ranks (--fold). */
 #include "agent/output/log_relay_internal.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <string.h>

@@ -10,8 +10,8 @@
  * if they wrote to the console themselves. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +35,8 @@
 /* ---- the log lines of this process ---- */
 
 /* The log calls this function when it has lines to be written, in the thread that logs and under
- * the log's lock (base/log.h). In the loop's thread the function writes the lines to stderr. In any
- * other thread it only wakes the loop: on_log_ready() then makes the log call it in the loop's
+ * the log's lock (base/log/log.h). In the loop's thread the function writes the lines to stderr. In
+ * any other thread it only wakes the loop: on_log_ready() then makes the log call it in the loop's
  * thread. */
 static void on_log(void *arg, struct cr_buffer *kept) {
     struct log_relay *r = arg;

@@ -14,9 +14,9 @@
  *                                 the log file later, so the worker is not delayed
  *   hidden from the console       stdout: goes to /dev/null. stderr: only its last bytes are kept
  *
- * If the option carries_log is true, the launcher's own log (base/log.h) goes to stderr through the
- * relay, too. So logging never waits for a reader of stderr, and a log line never splits a worker's
- * line.
+ * If the option carries_log is true, the launcher's own log (base/log/log.h) goes to stderr through
+ * the relay, too. So logging never waits for a reader of stderr, and a log line never splits a
+ * worker's line.
  *
  * If the launcher's stderr is a terminal, the workers' stderr is a terminal, too (a pseudo
  * terminal), because programs draw progress bars on terminals only. Source: torchrun's --redirects,
@@ -54,7 +54,7 @@ struct log_relay_options {
     const char *role;
     /* the role of each worker, indexed by local rank; NULL if all workers have the role `role` */
     const char *const *roles;
-    /* template of the prefix of teed lines (base/template.h); if it is NULL or "", the default
+    /* template of the prefix of teed lines (base/text/template.h); if it is NULL or "", the default
      * template is used */
     const char *prefix_template;
     /* NULL-terminated lists of strings, or NULL. A teed line that contains one of these strings is

@@ -5,7 +5,7 @@
  * bar or a question to the user, is shown in the terminal's live line. The live line shows the
  * unfinished line of one stream at a time. */
 #include "agent/output/log_relay_internal.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 bool plain_lines_has(const struct stream *s) {
     const struct log_relay *r = s->relay;

@@ -2,8 +2,8 @@
  * console. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,8 @@
  * terminal, /dev/null), and makes the prefix of its lines. */
 #include "agent/output/log_relay_internal.h"
 #include "base/cleanup.h"
-#include "base/template.h"
-#include "base/text.h"
+#include "base/text/template.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* Brings the lines of a teed stream to the console, from memory or from the stream's log file (see
  * struct tail in log_relay_internal.h). */
 #include "agent/output/log_relay_internal.h"
-#include "base/clock.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Shows in the live line of the terminal what crun waits for, and for how many seconds. */
 #include "agent/output/log_relay_internal.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

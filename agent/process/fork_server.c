@@ -6,9 +6,9 @@
 #include "agent/process/nursery_internal.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/files/write_all.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
 #include "agent/process/nursery_internal.h"
 #include "agent/system/system.h"
 #include "base/cleanup.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <errno.h>
 #include <poll.h>

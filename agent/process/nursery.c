@@ -4,8 +4,8 @@
 #include "agent/process/nursery_internal.h"
 #include "agent/system/system.h"
 #include "base/assert.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -77,7 +77,7 @@ struct nursery_stuck {
     pid_t pid;
     /* ms since SIGKILL was first sent to the processes of the nursery */
     int64_t since_ms;
-    /* the process's name from /proc/<pid>/comm, escaped (base/text.h) */
+    /* the process's name from /proc/<pid>/comm, escaped (base/text/text.h) */
     char name[64];
     /* the state that /proc/<pid>/stat shows; 'D' is an uninterruptible sleep. If the main thread is
      * not in state 'D' but another thread is, `state` and `wait_channel` describe that other

@@ -5,8 +5,8 @@
 #include "base/assert.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/token.h"
+#include "base/text/token.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
  * does not answer; or its cgroup is frozen. */
 #include "agent/process/nursery_internal.h"
 #include "agent/system/system.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <fcntl.h>
 #include <string.h>

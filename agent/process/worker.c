@@ -3,7 +3,7 @@
 #include "agent/process/nursery_internal.h"
 #include "agent/system/system.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -4,10 +4,10 @@
 
 #include "agent/evidence/evidence.h"
 #include "agent/verdict/verdict.h"
-#include "base/clock.h"
 #include "base/files/private_file.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/log/log.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,7 +10,7 @@
 #include "agent/process/nursery.h"
 #include "agent/verdict/verdict.h"
 #include "base/buffer.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 /* Notes what happens to a node: implements history.h. */
 #include "agent/record/history.h"
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 #include "status/json_text.h"
 
 #include <errno.h>

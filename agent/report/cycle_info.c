@@ -2,8 +2,8 @@
 #include "agent/report/cycle_info.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 #include "rendezvous/server.h"
 #include "status/json_text.h"
 

@@ -1,9 +1,9 @@
 /* Writes the event log: implements event_log.h. */
 #include "agent/report/event_log.h"
 
-#include "base/clock.h"
 #include "base/files/private_file.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 #include "status/json_text.h"
 
 #include <errno.h>

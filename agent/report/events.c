@@ -2,7 +2,7 @@
 #include "agent/report/events.h"
 
 #include "base/buffer.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 
 #include "agent/system/proc.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/process/cgroup_place.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

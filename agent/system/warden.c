@@ -29,7 +29,7 @@
 
 #include "agent/system/proc.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

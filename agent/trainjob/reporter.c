@@ -3,8 +3,8 @@
  * report, because the kubelet replaces it before it expires. */
 #include "agent/trainjob/status_internal.h"
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 #include "rendezvous/http/http.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Implements agent/trainjob/status_internal.h. */
 #include "agent/trainjob/status_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <math.h>

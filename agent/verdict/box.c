@@ -2,8 +2,8 @@
  * torchrun's. */
 #include "agent/verdict/verdict_internal.h"
 
-#include "base/clock.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
 
 #include <signal.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The failures of one round: implements failures.h. */
 #include "agent/verdict/failures.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -2,9 +2,9 @@
 #include "agent/verdict/json_file.h"
 
 #include "agent/verdict/verdict_internal.h"
-#include "base/clock.h"
 #include "base/files/private_file.h"
 #include "base/files/write_all.h"
+#include "base/time/clock.h"
 #include "status/json_text.h"
 
 #include <errno.h>

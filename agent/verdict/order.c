@@ -2,7 +2,7 @@
 #include "agent/verdict/decision.h"
 
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <signal.h>
 

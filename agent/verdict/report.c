@@ -3,7 +3,7 @@
 #include "agent/verdict/verdict_internal.h"
 
 #include "agent/evidence/evidence.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <signal.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * one applies them to lines. */
 #include "agent/watchdog/log_rules.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <math.h>

@@ -5,8 +5,8 @@
 #include "agent/watchdog/timers.h"
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log_limit.h"
+#include "base/log/log_limit.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

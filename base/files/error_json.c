@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/files/private_file.h"
 #include "base/files/write_all.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

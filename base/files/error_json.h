@@ -10,7 +10,7 @@
 #ifndef CR_ERROR_JSON_H
 #define CR_ERROR_JSON_H
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdint.h>
 

@@ -2,7 +2,7 @@
 #include "base/network/connect.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* Blocking TCP with deadlines, for programs and libraries without an event loop. The functions
- * wait in poll(2); a signal does not end the wait. Deadlines are those of base/clock.h. */
+ * wait in poll(2); a signal does not end the wait. Deadlines are those of base/time/clock.h. */
 #ifndef CR_CONNECT_H
 #define CR_CONNECT_H
 

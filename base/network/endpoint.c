@@ -1,7 +1,7 @@
 /* Parses HOST:PORT; base/network/endpoint.h describes the grammar. */
 #include "base/network/endpoint.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

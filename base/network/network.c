@@ -1,7 +1,7 @@
 /* Networks and lists of networks; see base/network/network.h. */
 #include "base/network/network.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

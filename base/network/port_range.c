@@ -1,7 +1,7 @@
 /* Parses a range of TCP ports; see base/network/port_range.h. */
 #include "base/network/port_range.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "base/process/daemon.h"
 
 #include "base/cleanup.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

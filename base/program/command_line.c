@@ -4,7 +4,7 @@
  * option with the most similar name. */
 #include "base/program/command_line.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "base/program/program.h"
 
 #include "base/assert.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* Computes from two clocks how long this machine was suspended. */
 #include "base/time/suspension.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 void cr_suspension_init(struct cr_suspension *s, int64_t boottime_ns, int64_t monotonic_ns) {
     s->ahead_ns = boottime_ns - monotonic_ns;

@@ -2,7 +2,7 @@
 #include "launcher/devices/accelerators.h"
 
 #include "base/files/read_file.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -3,8 +3,8 @@
 #include "launcher/devices/gpus.h"
 
 #include "base/memory.h"
-#include "base/parse.h"
 #include "base/process/cpu_mask.h"
+#include "base/text/parse.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -2,7 +2,7 @@
  * applies the rules of launcher/devices/numa_binding.h to each worker. */
 #include "launcher/devices/numa.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/memory.h"
 
 #include <errno.h>

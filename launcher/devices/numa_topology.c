@@ -2,7 +2,7 @@
 #include "launcher/devices/numa_topology.h"
 
 #include "base/files/read_file.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/memory.h"
 #include "base/network/bind_port.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "store/store.h"
 
 #include <arpa/inet.h>

@@ -2,8 +2,8 @@
 #include "launcher/hosts/branches_internal.h"
 
 #include "base/cleanup.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/log/log.h"
+#include "base/text/text.h"
 #include "launcher/hosts/child_internal.h"
 #include "launcher/hosts/way_internal.h"
 

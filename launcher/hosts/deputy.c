@@ -6,7 +6,7 @@
 #include "launcher/hosts/branches_internal.h"
 
 #include "base/cleanup.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/network/held_port.h"
 #include "launcher/hosts/child_internal.h"
 

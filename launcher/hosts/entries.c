@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/network/network.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <ctype.h>
 #include <errno.h>

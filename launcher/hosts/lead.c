@@ -1,7 +1,7 @@
 /* When a job on several hosts starts, and how it ends: see lead_internal.h. */
 #include "launcher/hosts/lead_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 void lead_init(struct lead *l, uint8_t *states, uint32_t hosts, uint32_t min_nodes,
                int64_t last_call_ms) {

@@ -1,7 +1,7 @@
 /* Encodes and decodes the messages between starter and deputies: see message_internal.h. */
 #include "launcher/hosts/message_internal.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -8,9 +8,9 @@
 
 #include "agent/output/console.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/process/daemon.h"
+#include "base/time/clock.h"
 #include "launcher/hosts/lead_internal.h"
 #include "launcher/hosts/lines_internal.h"
 

@@ -1,7 +1,7 @@
 /* The commands that start a deputy on a host: see way_internal.h. */
 #include "launcher/hosts/way_internal.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "launcher/hosts/message_internal.h"
 
 #include <ctype.h>

@@ -4,8 +4,8 @@
 #include "launcher/jobset/protocol_internal.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 #include "rendezvous/http/http.h"
 
 #include <errno.h>

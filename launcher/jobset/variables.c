@@ -2,7 +2,7 @@
 #include "launcher/jobset/jobset.h"
 
 #include "base/files/read_file.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <stdbool.h>

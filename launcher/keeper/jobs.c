@@ -3,9 +3,9 @@
 
 #include "base/cleanup.h"
 #include "base/memory.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "base/files/read_file.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <ctype.h>
 #include <dirent.h>

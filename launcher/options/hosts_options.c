@@ -3,7 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/memory.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "launcher/options/values.h"
 
 #include <errno.h>

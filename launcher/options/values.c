@@ -3,7 +3,7 @@
 #include "launcher/options/values.h"
 
 #include "base/memory.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <ctype.h>
 #include <errno.h>

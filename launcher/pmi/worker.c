@@ -2,9 +2,9 @@
 #include "launcher/pmi/pmi.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/parse.h"
+#include "base/log/log.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 #include "launcher/pmi/elf_internal.h"
 #include "launcher/pmi/request_internal.h"
 #include "store/store.h"

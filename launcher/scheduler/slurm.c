@@ -4,7 +4,7 @@
  * The variables are described in srun(1) and sbatch(1), "OUTPUT ENVIRONMENT VARIABLES".
  * SLURM_LAUNCH_NODE_IPADDR is not used as the address of node 0: it is the address of the host
  * where srun runs, which is often a login node. */
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>

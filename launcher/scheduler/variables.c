@@ -1,5 +1,5 @@
 /* Functions that read environment variables for the finders, and the port of a job. */
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "launcher/scheduler/find_internal.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  *                  └─ the host is set aside, but too few other nodes wait ────────► JOINED */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

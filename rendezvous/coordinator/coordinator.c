@@ -4,7 +4,7 @@
 #include "rendezvous/coordinator/coordinator.h"
 
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include <errno.h>

@@ -21,7 +21,7 @@
 #define RENDEZVOUS_COORDINATOR_H
 
 #include "base/error.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/types.h"
 

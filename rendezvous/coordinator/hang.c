@@ -15,7 +15,7 @@
  * Nodes older than protocol version 8 decide for themselves, and do not count here. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -23,7 +23,7 @@
  * not begin a run of its own. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * deadline of the coordinator. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

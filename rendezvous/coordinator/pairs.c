@@ -9,8 +9,8 @@
  * A node keeps what it has passed until a worker of it fails, or until it joins anew. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

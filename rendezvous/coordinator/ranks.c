@@ -8,7 +8,7 @@
  * answer. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

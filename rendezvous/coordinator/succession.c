@@ -14,7 +14,7 @@
  * the old electorate cannot elect another one. */
 #include "rendezvous/coordinator/coordinator_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <string.h>

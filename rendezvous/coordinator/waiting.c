@@ -4,8 +4,8 @@
 #include "rendezvous/coordinator/coordinator_internal.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 #include "base/time/waiting.h"
 
 #include <inttypes.h>

@@ -8,9 +8,9 @@
 
 #include "base/assert.h"
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 #include "rendezvous/dial/race_internal.h"
 #include "rendezvous/dial/secured_stream_internal.h"
 #include "rendezvous/dial/stranger_internal.h"

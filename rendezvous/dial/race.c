@@ -1,7 +1,7 @@
 /* Decides which of a host's addresses a node tries, and when: see race_internal.h. */
 #include "rendezvous/dial/race_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #ifndef RENDEZVOUS_RACE_INTERNAL_H
 #define RENDEZVOUS_RACE_INTERNAL_H
 
-#include "base/trace.h"
+#include "base/log/trace.h"
 #include "rendezvous/types.h"
 
 #include <stdbool.h>

@@ -5,9 +5,9 @@
 #include "rendezvous/etcd/etcd.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/etcd/answer_internal.h"
 #include "rendezvous/etcd/election_internal.h"

@@ -3,7 +3,7 @@
  * each call that the facts require. */
 #include "rendezvous/etcd/election_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #ifndef RENDEZVOUS_ELECTION_INTERNAL_H
 #define RENDEZVOUS_ELECTION_INTERNAL_H
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/etcd/key_internal.h"
 
 #include <stdbool.h>

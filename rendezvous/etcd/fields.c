@@ -2,7 +2,7 @@
 #include "rendezvous/etcd/fields_internal.h"
 
 #include "base/memory.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <stdio.h>

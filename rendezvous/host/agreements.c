@@ -10,7 +10,7 @@
  * counts as an open handle of the peer. */
 #include "rendezvous/host/host_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <stdlib.h>
 

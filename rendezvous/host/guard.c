@@ -5,7 +5,7 @@
  * has the store, that node gets the addresses by NODES. */
 #include "rendezvous/host/host_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/network/address.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
 #include "rendezvous/host/host.h"
 
 #include "base/assert.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 #include "rendezvous/host/host_internal.h"
 
 #include <inttypes.h>

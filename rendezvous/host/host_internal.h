@@ -12,7 +12,7 @@
 #ifndef RENDEZVOUS_HOST_INTERNAL_H
 #define RENDEZVOUS_HOST_INTERNAL_H
 
-#include "base/log_limit.h"
+#include "base/log/log_limit.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/host/job_table_internal.h"

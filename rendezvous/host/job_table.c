@@ -1,7 +1,7 @@
 /* The jobs of one host: see job_table_internal.h. */
 #include "rendezvous/host/job_table_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/rules/rules.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * call, and the key space of the current round of each job. */
 #include "rendezvous/host/host_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/memory.h"
 
 #include <inttypes.h>

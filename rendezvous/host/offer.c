@@ -2,7 +2,7 @@
  * host.h. */
 #include "rendezvous/host/host.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/host/host_internal.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * nodes of its job. */
 #include "rendezvous/host/host_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/server.h"
 

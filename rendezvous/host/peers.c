@@ -3,9 +3,9 @@
  * that of a node of this process is the pair of buffers in rendezvous/way/local_way.c. */
 #include "rendezvous/host/host_internal.h"
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

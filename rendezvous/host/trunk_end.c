@@ -1,7 +1,7 @@
 /* The host's end of a trunk: see trunk_end_internal.h. */
 #include "rendezvous/host/trunk_end_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 

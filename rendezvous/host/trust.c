@@ -2,7 +2,7 @@
  * authenticated node or operator may do, and the answers to those that have not authenticated. */
 #include "rendezvous/host/host_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/network/address.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* The texts of requests to servers of Kubernetes: the token of a pod, and the reason in an answer
  * that refuses a request. Implements a part of http.h, without libcurl. */
 #include "base/files/read_file.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "rendezvous/http/http.h"
 
 #include <errno.h>

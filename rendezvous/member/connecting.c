@@ -1,7 +1,7 @@
 /* Implements connecting_internal.h: decides when a member tries to connect. */
 #include "rendezvous/member/connecting_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #define RETRY_MIN_MS INT64_C(20)
 #define RETRY_MAX_MS INT64_C(1000)

@@ -1,7 +1,7 @@
 /* The lease of a member. */
 #include "rendezvous/member/keep_alive_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 void keep_alive_set(struct keep_alive *k, int64_t interval_ms, uint32_t intervals) {
     k->interval_ms = interval_ms;

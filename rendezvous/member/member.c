@@ -3,7 +3,7 @@
 #include "rendezvous/member/member.h"
 
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/member/member_internal.h"
 #include "rendezvous/types.h"
 

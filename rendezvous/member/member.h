@@ -18,7 +18,7 @@
 #define RENDEZVOUS_MEMBER_H
 
 #include "base/error.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/protocol/protocol.h"
 
 #include <stdbool.h>

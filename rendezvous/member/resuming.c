@@ -6,7 +6,7 @@
  * Messages that were sent just before the connection was lost may have been lost with it, so the
  * member repeats what still counts. A failure or a success is part of RESUME; an answer to a change
  * and a notice follow RESUME. The coordinator ignores what it knows already. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/member/member_internal.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Decides what a node does when its coordinator is lost: see succession_internal.h. */
 #include "rendezvous/member/succession_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 /* for how many leases a node searches for a coordinator, counted from the time at which it may
  * vote. This is enough for two votes: an heir that gets no majority sends its nodes away after two

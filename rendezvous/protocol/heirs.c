@@ -1,7 +1,7 @@
 /* Reads and writes the order of succession: see heirs.h. */
 #include "rendezvous/protocol/heirs.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * and refusing, received messages in the order of the protocol, time. */
 #include "rendezvous/protocol/host_session.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -30,7 +30,7 @@
 #ifndef RENDEZVOUS_HOST_SESSION_H
 #define RENDEZVOUS_HOST_SESSION_H
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/protocol/message.h"
 #include "rendezvous/types.h"
 

@@ -19,7 +19,7 @@
 #ifndef RENDEZVOUS_MEMBER_SESSION_H
 #define RENDEZVOUS_MEMBER_SESSION_H
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/protocol/message.h"
 
 /* clang-format off */

@@ -1,7 +1,7 @@
 /* One trunk of a relay: see core_internal.h. */
 #include "rendezvous/relay/core_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@
 #ifndef RENDEZVOUS_RELAY_CORE_INTERNAL_H
 #define RENDEZVOUS_RELAY_CORE_INTERNAL_H
 
-#include "base/trace.h"
+#include "base/log/trace.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/types.h"
 

@@ -1,7 +1,7 @@
 /* The connections of the nodes of a relay: the relay's end of their tunnels, and their greeting. */
 #include "rendezvous/relay/relay_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/network/address.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef RENDEZVOUS_RELAY_INTERNAL_H
 #define RENDEZVOUS_RELAY_INTERNAL_H
 
-#include "base/log_limit.h"
+#include "base/log/log_limit.h"
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/relay/core_internal.h"
 #include "rendezvous/relay/relay.h"

@@ -1,7 +1,7 @@
 /* The connections of a relay to the coordinator's host, one for each core. */
 #include "rendezvous/relay/relay_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Counts the ballots of the nodes of one round: see electorate_internal.h. */
 #include "rendezvous/rules/electorate_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

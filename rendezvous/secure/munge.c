@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #if __has_include(<munge.h>)
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 
 #include <dlfcn.h>
 #include <munge.h>

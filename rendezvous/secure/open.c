@@ -2,7 +2,7 @@
  * states. The tunnels themselves are pure (tunnel.c). */
 #include "rendezvous/secure/secure.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <errno.h>
 #include <string.h>

@@ -30,7 +30,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/trace.h"
+#include "base/log/trace.h"
 
 #include <stdbool.h>
 #include <stddef.h>

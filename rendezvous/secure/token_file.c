@@ -5,7 +5,7 @@
 #include "rendezvous/secure/secure.h"
 
 #include "base/cleanup.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/types.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Checks the options, sets the fields that the plans of all backends have, and calls the chosen
  * backend to complete the plan. */
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/way/backend_internal.h"
 

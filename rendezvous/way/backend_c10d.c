@@ -5,7 +5,7 @@
  * address. */
 #include "rendezvous/way/backend_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <errno.h>
 #include <stdio.h>

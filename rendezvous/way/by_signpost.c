@@ -4,8 +4,8 @@
  * names does not answer for STALE_MS, a later node replaces it in the key. */
 #include "rendezvous/way/remote_way_internal.h"
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,8 +9,8 @@
 #include "rendezvous/way/remote_way_internal.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 #include "rendezvous/etcd/etcd.h"
 
 #include <inttypes.h>

@@ -3,8 +3,8 @@
  * When that connection is lost, it makes a new one; its workers only notice that replies take
  * longer. */
 #include "base/buffer.h"
-#include "base/log.h"
-#include "base/log_limit.h"
+#include "base/log/log.h"
+#include "base/log/log_limit.h"
 #include "base/memory.h"
 #include "base/network/address.h"
 #include "base/network/bind_port.h"

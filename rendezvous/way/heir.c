@@ -2,8 +2,8 @@
  * opens a host of its own, which serves nobody until the member decides to take over. */
 #include "rendezvous/way/remote_way_internal.h"
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/log/log.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The way to a coordinator in another process, over a dial. */
 #include "rendezvous/way/remote_way_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/way/backend_internal.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "rendezvous/way/way.h"
 
 #include "base/assert.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "rendezvous/dial/dial.h"
 #include "rendezvous/way/way_internal.h"
 

@@ -6,7 +6,7 @@
  * if the host name does not resolve yet. probe.c decides which handshake is tried next. */
 #include "store/client/tcp_client_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -13,7 +13,7 @@
  * proves that the server has carried out all requests before the CHECK. */
 #include "store/client/tcp_client_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "store/bytes/bytes.h"
 
 #include <errno.h>

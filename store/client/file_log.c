@@ -2,8 +2,8 @@
 #include "store/client/file_log.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/files/private_file.h"
+#include "base/time/clock.h"
 #include "store/wire/wire.h"
 
 #include <errno.h>

@@ -16,7 +16,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "store/wire/wire.h"
 
 #include <errno.h>

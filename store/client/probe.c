@@ -2,7 +2,7 @@
  * probe.h has the diagram. Pure: no I/O. */
 #include "store/client/probe.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <string.h>

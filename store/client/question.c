@@ -2,7 +2,7 @@
  * a server closes the connection on an operation that it does not know. */
 #include "store/client/tcp_client_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <string.h>

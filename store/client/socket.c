@@ -5,8 +5,8 @@
 #include "store/client/socket.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/network/connect.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -2,7 +2,7 @@
  * which only crun's servers know. */
 #include "store/client/tcp_client_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "store/client/tcp_client_internal.h"
 #include "store/client/fallback.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

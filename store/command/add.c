@@ -1,7 +1,7 @@
 /* crun-store add: adds to a counter and prints the sum. */
 #include "store/command/command_internal.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 static int run(const struct cr_command *command, const struct cr_command_line *line) {
     struct command_target target;

@@ -2,7 +2,7 @@
  * store. */
 #include "store/command/command_internal.h"
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/process/daemon.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* crun-store ping: prints which protocol a server speaks, and how long round trips to it take. */
 #include "store/command/command_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #define ROUNDS 5
 

@@ -1,7 +1,7 @@
 /* Prints for the commands: errors on stderr, and bytes of keys and values as text or as JSON. */
 #include "store/command/command_internal.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 int command_fail(const struct command_target *target, const struct cr_error *err) {
     cr_complain(target->command->name, "%s", err->text);

@@ -5,9 +5,9 @@
 #include "store/command/command_internal.h"
 
 #include "base/cleanup.h"
-#include "base/log.h"
-#include "base/parse.h"
+#include "base/log/log.h"
 #include "base/process/daemon.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* Parses HOST:PORT and the options that every command but serve has, and connects to that store. */
 #include "store/command/command_internal.h"
 
-#include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 
 #include <string.h>
 

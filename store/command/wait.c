@@ -1,7 +1,7 @@
 /* crun-store wait: waits until all the given keys exist. */
 #include "store/command/command_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "store/gateway/gateway.h"
 
 #include <string.h>

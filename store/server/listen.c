@@ -3,7 +3,7 @@
 #include "store/server/server_internal.h"
 
 #include "base/cleanup.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/network/address.h"
 
 #include <errno.h>

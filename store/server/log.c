@@ -1,5 +1,5 @@
 /* Writes log lines about clients. A broken or hostile client can cause very many lines, so their
- * rate is limited (base/log_limit.h). */
+ * rate is limited (base/log/log_limit.h). */
 #include "store/server/server_internal.h"
 
 #include "base/network/address.h"

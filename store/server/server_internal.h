@@ -23,7 +23,7 @@
 #define STORE_SERVER_SERVER_INTERNAL_H
 
 #include "base/buffer.h"
-#include "base/log_limit.h"
+#include "base/log/log_limit.h"
 #include "store/keyspace/keyspace.h"
 #include "store/server/server.h"
 #include "store/wire/wire.h"

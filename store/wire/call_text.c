@@ -2,7 +2,7 @@
  * key. */
 #include "store/wire/call_text.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

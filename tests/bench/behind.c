@@ -10,8 +10,8 @@
  * the largest time from the operator's order until the result, and the number of messages. Fails if
  * a trial names a rank other than the drawn one. */
 #include "base/buffer.h"
-#include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 #include "contract/progress.h"
 #include "tests/bench/coordinator_actions.h"
 

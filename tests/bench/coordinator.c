@@ -8,8 +8,8 @@
  * replaced by a new launcher on the same host, one after the other, and all have the next round;
  * "tick", one check of all leases. Also prints the number of bytes that the coordinator has
  * allocated per member. */
-#include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 #include "tests/bench/coordinator_actions.h"
 
 #include <inttypes.h>

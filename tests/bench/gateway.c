@@ -19,7 +19,7 @@
  *
  * The store is in a process of its own, all gateways in another one; so one machine does the work
  * of 512. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/way/way_internal.h"
 #include "store/store.h"

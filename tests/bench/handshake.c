@@ -6,8 +6,8 @@
  * Prints the wall time in microseconds: the smallest, the median and the 99th percentile of TRIALS
  * calls. What MUNGE takes is the time until the answer of munged has come; it is left out if this
  * machine has no munged. */
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/time/clock.h"
 #include "rendezvous/secure/primitives_internal.h"
 #include "rendezvous/secure/secure.h"
 #include "rendezvous/types.h"

@@ -16,8 +16,8 @@
  * exit was lost, reported twice or had the wrong status. */
 #include "agent/process/nursery.h"
 #include "agent/system/spawn.h"
-#include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <poll.h>

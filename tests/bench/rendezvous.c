@@ -37,9 +37,9 @@
  * For comparison, torchelastic publishes 10 s for 4,000 hosts. That was measured on 4,000 hosts
  * with a network; this program uses one machine for everything, and no network. */
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/parse.h"
+#include "base/time/clock.h"
+#include "base/log/log.h"
+#include "base/text/parse.h"
 #include "rendezvous/host/host.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/protocol/protocol.h"

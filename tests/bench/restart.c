@@ -9,8 +9,8 @@
  * each round every launcher runs once; the results are medians.
  *
  * This program is also the worker: if RESTART_DIR is set, it acts as a worker. */
-#include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
  * that a noisy moment disturbs all of them. A figure is the median over all rounds. A ratio is the
  * median of the ratios of the single rounds, with its 95 % confidence interval from order
  * statistics. The operation is GET of an 8-byte value; the echo server returns the request. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "store/store.h"
 #include "store/wire/wire.h"
 #include "tests/bench/store_peers.h"

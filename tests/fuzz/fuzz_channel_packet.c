@@ -6,7 +6,7 @@
  *   - a worker is frozen only by an announced change, and a frozen worker's wait has a deadline;
  *   - a place (rank, world size, …) that the worker accepts is one that a launcher could give. */
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "worker_runtime/channel/packet.h"
 #include "worker_runtime/runtime/worker_place.h"
 

@@ -3,7 +3,7 @@
  * execute. */
 #include "agent/verdict/decision.h"
 #include "base/assert.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <string.h>
 

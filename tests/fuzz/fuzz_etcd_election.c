@@ -4,7 +4,7 @@
  * that at most one call of each kind to etcd is under way. After a few calls of
  * etcd_election_tick() with the current time, the election's deadline must lie in the future. */
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/etcd/election_internal.h"
 
 #include <stdint.h>

@@ -12,7 +12,7 @@
  * selects how; 4: the agent makes the call that a u8 selects; 5 to 7: the coordinator sends a
  * message. Each callback of the member reads one byte of the input, which selects the function of
  * the member that the agent calls inside this callback. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/member/member.h"
 #include "tests/lib/rdzv_input.h"
 

@@ -9,7 +9,7 @@
  * 4; 5: the next message arrives on the trunk for the relay itself; 6: n * 50 ms pass; 7: the
  * member at place n % 4 goes. */
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/relay/core_internal.h"
 #include "tests/lib/rdzv_input.h"
 

@@ -9,7 +9,7 @@
  * advances by a u8 (see rdzv_input.h); 2: the node's connection is lost, and an odd u8 means that
  * the node may resume; 3: the node's shell does what a u8 selects in shell_acts(); 4 to 7: the node
  * sends a message. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "tests/lib/rdzv_input.h"
 

@@ -6,7 +6,7 @@
  * of events: u8 what, u8 n. what % 8 is 0 to 4: the next n bytes of the input arrive; 5: n * 100 ms
  * pass; 6: the owner acts; 7: the connection is lost, or opens again. */
 #include "base/assert.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/protocol/protocol.h"
 #include "tests/lib/rdzv_input.h"
 

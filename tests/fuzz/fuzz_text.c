@@ -1,7 +1,7 @@
 /* libFuzzer target: base/text makes any bytes printable. The target checks that the result is
  * printable, that a second pass changes nothing, and that the function that writes into a buffer
  * and the function that writes into an array give the same text. */
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  * message arrives for the host itself; 4: n * 50 ms pass; 5: the relay sends DETACH for place n; 6:
  * the coordinator hangs up on the member at place n % 4; 7: the member at place n % 4 sends HELLO
  * and JOIN. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "tests/lib/rdzv_input.h"
 #include "tests/lib/trunk_ends.h"
 

@@ -30,7 +30,8 @@ CASES = {
          "is not the door of rendezvous/coordinator/"),
     "a chamber that is not in the table":
         ("store/cellar/cask.c", NEW, "store/cellar/: not in the table of chambers"),
-    "a circle of files": ("base/text.h", '#include "base/log.h"\n', "base/: a circle of files"),
+    "a circle of files":
+        ("base/log/trace.h", '#include "base/log/log.h"\n', "base/log/: a circle of files"),
     "a circle of chambers":
         ("rendezvous/types.h", '#include "rendezvous/member/member.h"\n', "a circle of chambers"),
     "a pure file that includes libuv":
@@ -45,11 +46,11 @@ CASES = {
         ("worker_runtime/report/error_file.c", "#include <jansson.h>\n",
          "worker_runtime/ must not need <jansson.h>"),
     "a banned call":
-        ("base/parse.c", "int bad(const char *t) { return atoi(t); }\n", "banned call atoi()"),
-    "a sleep": ("base/clock.c", "void bad(void) { usleep(1); }\n", "sleeps"),
-    "a sleep by poll": ("base/log.c", "void bad(void) { poll(NULL, 0, 1); }\n", "sleeps"),
+        ("base/text/parse.c", "int bad(const char *t) { return atoi(t); }\n", "banned call atoi()"),
+    "a sleep": ("base/time/clock.c", "void bad(void) { usleep(1); }\n", "sleeps"),
+    "a sleep by poll": ("base/log/log.c", "void bad(void) { poll(NULL, 0, 1); }\n", "sleeps"),
     "a sleep by select":
-        ("base/token.c", "void bad(void) { select(0, NULL, NULL, NULL, &t); }\n", "sleeps"),
+        ("base/text/token.c", "void bad(void) { select(0, NULL, NULL, NULL, &t); }\n", "sleeps"),
     "a library that prints":
         ("agent/agent.c", 'void bad(void) { printf("x"); }\n', "a library prints or exits"),
     "a library that exits":

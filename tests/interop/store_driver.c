@@ -7,7 +7,7 @@
  * Each line of stdin is one command: a name, a timeout in ms, then the fields. Keys and values are
  * written in hex; "-" is an empty one. For each command one line is printed: "ok FIELDS..." or
  * "error CODE TEXT". One more line of this form, printed first, is the result of opening. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "store/store.h"
 
 #include <errno.h>

@@ -6,9 +6,9 @@
  *
  * It joins by itself at the start and after every stop, unless manual=1. */
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/parse.h"
+#include "base/log/log.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 #include "launcher/options/values.h"
 #include "rendezvous/rendezvous.h"
 

@@ -15,7 +15,7 @@
  * trace.c writes. */
 #include "tests/sim/world.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -24,7 +24,7 @@
 #include "agent/node/node.h"
 #include "base/assert.h"
 #include "base/buffer.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/host/job_table_internal.h"
 #include "rendezvous/host/trunk_end_internal.h"

@@ -1,6 +1,6 @@
 /* Tests of what failures and losses cost: the budgets by kind, back-off and refill, and the hosts
  * that a coordinator slows, refuses or sets aside. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rules/rules.h"
 #include "tests/lib/coordinator_clock.h"

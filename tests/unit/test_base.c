@@ -1,14 +1,14 @@
 /* Tests of base/: strict parsing, growing buffers, splitting bytes into frames, and error texts to
  * which callers prepend context. */
 #include "base/buffer.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/network/address.h"
 #include "base/network/network.h"
 #include "base/network/port_range.h"
-#include "base/parse.h"
 #include "base/process/memory_limit.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 #include "base/time/suspension.h"
 #include "base/time/waiting.h"
 #include "tests/lib/run_suite.h"

@@ -2,7 +2,7 @@
  * is frozen, at which step it must stop, and how long it waits. */
 #include "worker_runtime/channel/packet.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

@@ -1,7 +1,7 @@
 /* Tests of the coordinator's rules on a virtual clock: when it forms a round and of which nodes,
  * which ranks stay the same, which failures cost a restart, and which messages it sends to which
  * node at the end. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/coordinator/seat_table_internal.h"
 #include "rendezvous/rendezvous.h"

@@ -1,6 +1,6 @@
 /* Tests rendezvous/coordinator/hang.c on a virtual clock: when a job of several nodes hangs, which
  * rank is named, and what it costs. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/coordinator_actions.h"

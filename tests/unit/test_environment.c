@@ -1,6 +1,6 @@
 /* Tests that the agent gives workers the environment and the arguments that torchrun would give. */
 #include "agent/attempt/environment.h"
-#include "base/template.h"
+#include "base/text/template.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

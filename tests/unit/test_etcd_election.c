@@ -1,7 +1,7 @@
 /* Tests of a node's part in the election by etcd, on a virtual clock: when the node claims the
  * key, when it loses and gets back the right to form rounds, and what it does when members of the
  * etcd cluster do not answer. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/etcd/election_internal.h"
 #include "tests/lib/run_suite.h"
 

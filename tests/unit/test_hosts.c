@@ -1,7 +1,7 @@
 /* Tests of jobs on several hosts: lists of hosts, the tree, messages, the commands that start a
  * deputy, host names in front of lines, and when a job begins and ends. */
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 #include "launcher/hosts/hosts.h"
 #include "launcher/hosts/lead_internal.h"
 #include "launcher/hosts/lines_internal.h"

@@ -1,7 +1,7 @@
 /* Tests of the jobs of one host (rendezvous/host/job_table_internal.h): which job a node gets, how
  * long a job without connections is kept, how many jobs there may be, and that the end of one job
  * changes no other job. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/host/job_table_internal.h"
 #include "tests/lib/run_suite.h"
 

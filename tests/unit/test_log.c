@@ -1,7 +1,7 @@
 /* Tests base/log: log lines are complete and in order, with several threads and also while stderr
  * is full. A diverted log never blocks, keeps at most a fixed amount, and reports how much it
  * lost. */
-#include "base/log_limit.h"
+#include "base/log/log_limit.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>
@@ -214,7 +214,7 @@ START_TEST(test_reader_that_has_gone) {
 }
 END_TEST
 
-/* ---- limits on lines that others can cause (base/log_limit.h) ---- */
+/* ---- limits on lines that others can cause (base/log/log_limit.h) ---- */
 
 START_TEST(test_a_limit_admits_some_lines_in_a_window) {
     struct cr_log_limit l = {.about = "tests", .max = 3};

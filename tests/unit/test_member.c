@@ -1,6 +1,6 @@
 /* Tests of the member's rules on a virtual clock: when it sends keep-alives, what it does when it
  * is cut off from the coordinator, when it connects again, and when it gives up. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/member/member.h"
 #include "rendezvous/rendezvous.h"
 #include "tests/lib/run_suite.h"

@@ -3,7 +3,7 @@
  * of the test; the time is a variable of the test. */
 #include "agent/node/node.h"
 #include "base/buffer.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

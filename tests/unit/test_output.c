@@ -5,7 +5,7 @@
 #include "agent/output/line_splitter.h"
 #include "agent/output/live_line.h"
 #include "agent/output/log_file.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

@@ -2,7 +2,7 @@
  * and how it recognises another program that answers there. */
 #include "rendezvous/dial/race_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/protocol/protocol.h"
 #include "rendezvous/dial/stranger_internal.h"
 #include "tests/lib/run_suite.h"

@@ -1,6 +1,6 @@
 /* Tests of a new coordinator that rebuilds the running round of an earlier one: the round goes on
  * if all its nodes resume and it is the newest round, and is ended in all other cases. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "tests/lib/coordinator_actions.h"
 #include "tests/lib/coordinator_clock.h"

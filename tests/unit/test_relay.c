@@ -1,6 +1,6 @@
 /* Tests of a relay's core and of the frames of a trunk: what goes up and down, when a BEAT is
  * answered, when a place is free again, and what ends a member or the trunk. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/relay/core_internal.h"
 #include "tests/lib/run_suite.h"
 

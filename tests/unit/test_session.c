@@ -1,7 +1,7 @@
 /* Tests of both ends of a session on a virtual clock: greeting, versions, epochs, time limits,
  * malformed bytes. There is no network: the test itself copies the bytes from the `out` buffer of
  * one end to the other end. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/protocol/protocol.h"
 #include "tests/lib/run_suite.h"
 

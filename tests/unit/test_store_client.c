@@ -2,7 +2,7 @@
  * (tests/lib/store_script.h): each byte that the client sends, and what it returns for answers that
  * are split, wrong, late, cut off or too long. */
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "store/client/tcp_client_internal.h"
 #include "tests/lib/run_suite.h"
 #include "tests/lib/store_script.h"

@@ -1,6 +1,6 @@
 /* Tests the file store: each operation, the bytes of the file, which must be those that torch's
  * FileStore writes, and several processes that share one file. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "store/store.h"
 #include "tests/lib/run_suite.h"
 

@@ -1,6 +1,6 @@
 /* Tests the probe, which finds the protocol generation of a server from its answers: each path
  * through the probe, the pauses between attempts, and which operations of a server it tests. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "store/client/probe.h"
 #include "tests/lib/run_suite.h"
 

@@ -1,7 +1,7 @@
 /* Tests the functions of store/server with real sockets on loopback: several key spaces on one
  * thread, clearing, connections that the server hands to other rooms, and calls from several
  * threads at once. Tests in tests/integration and tests/fault cover the rest of the server. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "store/server/server_internal.h"
 #include "store/store.h"
 #include "tests/lib/run_suite.h"

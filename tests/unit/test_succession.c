@@ -1,7 +1,7 @@
 /* Tests of what happens when the coordinator is lost, on a virtual clock: which coordinator may
  * decide (electorate.c, succession.c), whom a node tries to join (member/succession.c), and the
  * order of succession as a text (heirs.c). */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/rules/electorate_internal.h"
 #include "rendezvous/member/succession_internal.h"

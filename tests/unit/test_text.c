@@ -1,5 +1,5 @@
 /* Tests base/text: which bytes are UTF-8, and how bytes from outside are shown. */
-#include "base/text.h"
+#include "base/text/text.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

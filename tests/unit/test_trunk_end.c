@@ -1,7 +1,7 @@
 /* Tests of the host's end of a trunk (rendezvous/host/trunk_end_internal.h): which places are free,
  * what a HOLD stands for, what is sent to the relay, and what follows from the loss of a node or of
  * the trunk. */
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "tests/lib/run_suite.h"
 #include "tests/lib/trunk_ends.h"
 

@@ -3,7 +3,7 @@
 #include "agent/evidence/error_file.h"
 #include "agent/evidence/last_lines.h"
 #include "agent/verdict/decision.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

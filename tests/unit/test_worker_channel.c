@@ -4,7 +4,7 @@
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

@@ -1,7 +1,7 @@
 /* Tests of the worker group's policy: every event in every state, first in fixed sequences, then in
  * random order. */
 #include "agent/node/worker_group.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

@@ -9,7 +9,7 @@
 #include "agent/process/nursery_internal.h"
 #include "agent/system/proc.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "tests/lib/run_suite.h"
 
 #include <check.h>

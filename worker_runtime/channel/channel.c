@@ -8,7 +8,7 @@
 #include "worker_runtime/report/report.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <poll.h>

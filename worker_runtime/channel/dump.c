@@ -8,7 +8,7 @@
 
 #include "worker_runtime/report/report.h"
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <sched.h>

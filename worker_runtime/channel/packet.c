@@ -1,7 +1,7 @@
 /* Applies the agent's packets to the state of the worker's round. Pure. */
 #include "worker_runtime/channel/packet.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #define AGENT_LATE_MS INT64_C(5000)
 

@@ -14,8 +14,8 @@
 #include "worker_runtime/report/report.h"
 #include "worker_runtime/group/group.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 #include "contract/progress.h"
 
 _Static_assert((int) PROGRESS_RECV == (int) CRUNRT_OP_RECV &&

@@ -15,7 +15,7 @@
 #include "worker_runtime/group/group.h"
 
 #include "base/memory.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #include "worker_runtime/group/group.h"
 #include "worker_runtime/group/op_check.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include "worker_runtime/report/report_internal.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
 #include "base/files/error_json.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,11 +6,11 @@
  * calls only functions that POSIX allows in a handler. */
 #include "worker_runtime/report/report_internal.h"
 
-#include "base/clock.h"
 #include "base/files/error_json.h"
 #include "base/files/private_file.h"
 #include "base/files/write_all.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <signal.h>

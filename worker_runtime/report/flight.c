@@ -13,9 +13,9 @@
  * complete, so that a reader never sees half of it. */
 #include "worker_runtime/report/report.h"
 
-#include "base/clock.h"
 #include "base/files/private_file.h"
 #include "base/files/write_all.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>

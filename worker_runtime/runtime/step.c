@@ -8,7 +8,7 @@
 #include "worker_runtime/runtime/runtime.h"
 
 #include "base/change_kind.h"
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "base/network/endpoint.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <limits.h>

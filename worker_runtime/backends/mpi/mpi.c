@@ -12,7 +12,7 @@
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
 #include "base/memory.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -7,8 +7,8 @@
  * the greeting of the previous rank. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

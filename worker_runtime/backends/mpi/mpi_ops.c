@@ -8,8 +8,8 @@
 
 #include "worker_runtime/backends/reduce/reduce.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <limits.h>

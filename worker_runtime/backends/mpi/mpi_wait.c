@@ -5,7 +5,7 @@
  * when another rank has reported in the store that it failed. */
 #include "worker_runtime/backends/mpi/mpi_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <pthread.h>

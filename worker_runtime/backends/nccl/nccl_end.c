@@ -6,8 +6,8 @@
  * that thread only for a limited time. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
-#include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -10,7 +10,7 @@
 #include "worker_runtime/backends/backend.h"
 #include "worker_runtime/backends/nccl/nccl_api.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,7 +9,7 @@
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
 #include "base/memory.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -12,7 +12,7 @@
  * costs a system call, but while it is awake, the start of an operation makes none. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -7,7 +7,7 @@
  * itself: when a peer that is connected by NVLink dies, the kernel on this GPU does not end. */
 #include "worker_runtime/backends/nccl/nccl_internal.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <sched.h>

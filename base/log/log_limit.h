@@ -8,7 +8,7 @@
 #ifndef CR_LOG_LIMIT_H
 #define CR_LOG_LIMIT_H
 
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <stdbool.h>
 

@@ -5,7 +5,7 @@
  * Levels: error: a human must act. warning: something went wrong, the program continued, and the
  * line explains how. info: events of jobs and nodes, such as a new round. debug: details for
  * developers. A function either returns an error or logs it, never both. Unprintable characters are
- * escaped (base/text.h), so that text from outside cannot forge a line. All functions are
+ * escaped (base/text/text.h), so that text from outside cannot forge a line. All functions are
  * thread-safe, except cr_log_setup().
  *
  * Normally a line is one write(2), which waits while stderr is a full pipe. An event loop must not
@@ -21,7 +21,7 @@
 #define CR_LOG_H
 
 #include "base/buffer.h"
-#include "base/trace.h"
+#include "base/log/trace.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
-/* Implements the log of base/log.h in three parts: the settings, the diversion (lines are kept in
- * memory, so that logging does not wait for stderr), and the formatting of a line. */
-#include "base/log.h"
+/* Implements the log of base/log/log.h in three parts: the settings, the diversion (lines are kept
+ * in memory, so that logging does not wait for stderr), and the formatting of a line. */
+#include "base/log/log.h"
 
-#include "base/clock.h"
-#include "base/text.h"
+#include "base/text/text.h"
+#include "base/time/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Draws random names: implements base/token.h. */
-#include "base/token.h"
+/* Draws random names: implements base/text/token.h. */
+#include "base/text/token.h"
 
 #include "base/assert.h"
 

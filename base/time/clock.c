@@ -1,5 +1,5 @@
-/* Reads the clocks and computes deadlines; base/clock.h declares the functions. */
-#include "base/clock.h"
+/* Reads the clocks and computes deadlines; base/time/clock.h declares the functions. */
+#include "base/time/clock.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Reports of pure state machines: see trace.h. */
-#include "base/trace.h"
+#include "base/log/trace.h"
 
 #include <stdarg.h>
 #include <stddef.h>

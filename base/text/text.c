@@ -1,5 +1,5 @@
-/* Checks and escapes text: implements base/text.h. */
-#include "base/text.h"
+/* Checks and escapes text: implements base/text/text.h. */
+#include "base/text/text.h"
 
 #include <ctype.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* Expands $-templates; base/template.h describes the rules. */
-#include "base/template.h"
+/* Expands $-templates; base/text/template.h describes the rules. */
+#include "base/text/template.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Where a pure state machine reports the changes of its state. Pure code does no I/O, so its owner
- * sets a function that logs the text; cr_log_trace() of base/log.h returns one for the level
+ * sets a function that logs the text; cr_log_trace() of base/log/log.h returns one for the level
  * debug. */
 #ifndef BASE_TRACE_H
 #define BASE_TRACE_H

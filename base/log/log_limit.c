@@ -1,7 +1,7 @@
-/* Limits the rate of log lines; see base/log_limit.h. */
-#include "base/log_limit.h"
+/* Limits the rate of log lines; see base/log/log_limit.h. */
+#include "base/log/log_limit.h"
 
-#include "base/clock.h"
+#include "base/time/clock.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
-/* Parses numbers and truth values; base/parse.h declares the functions. strtoll() and strtod()
+/* Parses numbers and truth values; base/text/parse.h declares the functions. strtoll() and strtod()
  * accept white space before the number, so the functions here check for it themselves and reject
  * it. */
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include "base/memory.h"
 
