@@ -151,6 +151,7 @@ IMPURE_HEADERS = ["uv.h", "sys/socket.h", "sys/epoll.h", "netdb.h", "pthread.h",
 PURE = [
     "base/buffer.c", "base/program/command_line.c", "base/error.c", "base/text/parse.c",
     "base/network/port_range.c", "base/program/program_text.c", "base/time/suspension.c",
+    "base/time/standstill.c",
     "base/text/template.c", "base/text/text.c", "base/time/waiting.c", "base/log/trace.c",
     "store/bytes/list.c", "store/wire/operation.c", "store/wire/parser.c", "store/wire/encoder.c",
     "store/wire/answer.c", "store/wire/call_text.c",

@@ -13,6 +13,7 @@
 #include "base/log/log_limit.h"
 #include "base/text/token.h"
 #include "base/time/clock.h"
+#include "base/time/standstill.h"
 #include "contract/packet.h"
 
 #include <errno.h>
@@ -32,9 +33,6 @@
 #define STRANGERS_MAX 64 /* Limit of connections that have not sent HELLO yet, in addition to one
                           * per worker. Connections beyond the limit are refused. */
 #define NO_RANK       UINT32_MAX
-/* A timer that fires so much (ms) too late shows that this process stood still: it was stopped, or
- * the machine was. */
-#define LATE_MS       200
 #define LIMIT_MAX_MS  (INT64_C(1000) * 3600 * 24 * 365)
 
 struct channel {
@@ -205,20 +203,21 @@ static void arm_limit(struct worker_channels *l) {
 
 /* Leaves out a time in which this process stood still, and perhaps the workers with it: they could
  * make no step, so their steps are due as much later. */
-static void leave_out(struct worker_channels *l, int64_t late_ns) {
+static void leave_out(struct worker_channels *l, int64_t gap_ms) {
     for (uint32_t i = 0; i < l->slot_count; i++) {
         struct channel *k = l->slots[i].channel;
         int64_t due = k != NULL ? due_ns(k) : INT64_MAX;
         if (due == INT64_MAX || due == k->overdue_for_ns) continue;
-        k->limit_since_ns = due - limit_of(k) * CR_NS_PER_MS + late_ns;
+        k->limit_since_ns = due - limit_of(k) * CR_NS_PER_MS + gap_ms * CR_NS_PER_MS;
     }
 }
 
 static void on_limit(uv_timer_t *timer) {
     struct worker_channels *l = timer->data;
-    int64_t now = cr_monotonic_ns(), late_ns = now - l->limit_ns;
-    if (late_ns > LATE_MS * CR_NS_PER_MS) {
-        leave_out(l, late_ns + LATE_MS * CR_NS_PER_MS);
+    int64_t now = cr_monotonic_ns();
+    int64_t gap_ms = cr_standstill_ms((now - l->limit_ns) / CR_NS_PER_MS);
+    if (gap_ms > 0) {
+        leave_out(l, gap_ms);
         arm_limit(l);
         return;
     }

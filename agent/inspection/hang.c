@@ -7,15 +7,12 @@
 #include "base/buffer.h"
 #include "base/log/log.h"
 #include "base/time/clock.h"
+#include "base/time/standstill.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A timer that fires so much (ms) too late shows that this process stood still: it was stopped, or
- * the machine was. */
-#define LATE_MS 200
 
 #define RULE_SHIFT 1 /* number of the bit of rules.rules[0] in a mask of reasons */
 
@@ -273,14 +270,14 @@ static void check(struct hang *h) {
 
 /* If the timer has fired late_ms too late because this process stood still, leaves out that time,
  * and returns true. The workers may have stood still, too; or they have written lines that this
- * process has not read yet, because timers come before input in a turn of the loop. So nothing is
- * decided now: the checks that were due come LATE_MS later. */
+ * process has not read yet. So nothing is decided now: the checks that were due come later. */
 static bool has_stood_still(struct hang *h, int64_t late_ms) {
-    if (late_ms < LATE_MS) return false;
+    int64_t gap_ms = cr_standstill_ms(late_ms);
+    if (gap_ms == 0) return false;
     cr_debug("the time of hangs goes on after a gap of %lld ms", (long long) late_ms);
-    quiet_leave_out(&h->quiet, late_ms + LATE_MS);
-    quiet_leave_out(&h->notice, late_ms + LATE_MS);
-    log_rules_leave_out(&h->rules, late_ms + LATE_MS);
+    quiet_leave_out(&h->quiet, gap_ms);
+    quiet_leave_out(&h->notice, gap_ms);
+    log_rules_leave_out(&h->rules, gap_ms);
     arm(h);
     return true;
 }

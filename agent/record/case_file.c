@@ -457,8 +457,8 @@ static void list_failures(const struct case_file *c, const struct gathered *g) {
                         strerror(-rc));
 }
 
-/* Call this if the first failure of the round was on another node. Appends the message of that
- * failure, the kernel's line about it, and its last words. */
+/* Call this if the first failure of the round was on another node. Appends what that node has sent
+ * about it: the message, the kernel's line, and the last lines that the worker had written. */
 static int write_words_of_another(const struct case_file *c, struct cr_buffer *out) {
     const struct rendezvous_failure *f = c->failures.list;
     if (c->failures.count == 0) return 0;

@@ -1,4 +1,5 @@
-/* The ways to start the deputy of a host; each way is a command for the host's shell. Pure. */
+/* Makes the commands by which a host's shell starts the deputy there. There are several, because
+ * crun need not be installed at the same path on all hosts. Pure. */
 #ifndef LAUNCHER_HOSTS_WAY_H
 #define LAUNCHER_HOSTS_WAY_H
 

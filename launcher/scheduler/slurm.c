@@ -159,7 +159,8 @@ static int find_allocation(const struct scheduler_world *w, struct scheduler_fac
     if (rc >= 0) rc = read_job(w, f, err);
     if (rc >= 0) rc = fact_workers(w, "SLURM_GPUS_ON_NODE", f, err);
     if (rc == 0) rc = fact_workers(w, "SLURM_NTASKS_PER_NODE", f, err);
-    /* Slurm sets SLURM_TASKS_PER_NODE always, but SLURM_NTASKS only if the user asks for tasks. */
+    /* Slurm sets SLURM_NTASKS only if the user asks for tasks; it always sets
+     * SLURM_TASKS_PER_NODE. */
     bool has_tasks = fact_text(w, "SLURM_NTASKS") != NULL &&
                      fact_text(w, "SLURM_TASKS_PER_NODE") != NULL;
     return rc == 0 && has_tasks ? take_tasks_as_workers(w, "SLURM_TASKS_PER_NODE", f) : rc;

@@ -219,22 +219,29 @@ static void fail_stranger(struct caller *c, const char *why) {
     let_go(c);
 }
 
-static void send_first(struct caller *c) {
+static void greet(struct caller *c) {
     struct dial *d = c->dial;
+    secured_stream_send(c->stream, d->greeting.data, d->greeting.len);
+    c->limit_ms = now_ms(d) + ASK_AFTER_MS;
+    race_connected(&d->race, c->index);
+    secured_stream_flush(c->stream);
+}
+
+/* Appends the question of this caller's role. Returns 0 or -ENOMEM. */
+static int append_question(const struct caller *c, struct cr_buffer *out) {
+    switch (c->role) {
+    case ASKS_TORCHRUN: return stranger_ask_for_torchrun(out, c->dial->run_id, false);
+    case ASKS_OLD: return stranger_ask_for_torchrun(out, c->dial->run_id, true);
+    case ASKS_FOR_CRUN: return stranger_ask_for_crun(out);
+    case ASKS:
+    case GREETS: break; /* a caller that greets asks nothing */
+    }
+    return stranger_ask(out);
+}
+
+static void send_question(struct caller *c) {
     struct cr_buffer question = {0};
-    if (c->role == GREETS) {
-        secured_stream_send(c->stream, d->greeting.data, d->greeting.len);
-        c->limit_ms = now_ms(d) + ASK_AFTER_MS;
-        race_connected(&d->race, c->index);
-    } else if (c->role == ASKS_OLD) {
-        if (stranger_ask_for_torchrun(&question, d->run_id, true) == 0) {
-            secured_stream_send(c->stream, question.data, question.len);
-        }
-    } else if (c->role == ASKS_FOR_CRUN) {
-        if (stranger_ask_for_crun(&question) == 0) {
-            secured_stream_send(c->stream, question.data, question.len);
-        }
-    } else if (stranger_ask(&question) == 0) {
+    if (append_question(c, &question) == 0) {
         secured_stream_send(c->stream, question.data, question.len);
     }
     cr_buffer_done(&question);
@@ -246,7 +253,8 @@ static void on_open(void *arg, const char *own_addr, const char *peer_addr) {
     if (!is_active(c)) return;
     (void) snprintf(c->own_addr, sizeof(c->own_addr), "%s", own_addr);
     (void) snprintf(c->peer_addr, sizeof(c->peer_addr), "%s", peer_addr);
-    send_first(c);
+    if (c->role == GREETS) greet(c);
+    else send_question(c);
     advance(c->dial);
 }
 
@@ -319,14 +327,9 @@ static void end_at_store(struct caller *c) {
 }
 
 static void ask_for_torchrun(struct caller *c) {
-    struct cr_buffer question = {0};
     c->role = ASKS_TORCHRUN;
     cr_buffer_clear(&c->in);
-    if (stranger_ask_for_torchrun(&question, c->dial->run_id, false) == 0) {
-        secured_stream_send(c->stream, question.data, question.len);
-    }
-    cr_buffer_done(&question);
-    secured_stream_flush(c->stream);
+    send_question(c);
 }
 
 /* Call this when the other end is a TCPStore that is not crun's. The address has failed. But if

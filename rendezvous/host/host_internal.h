@@ -221,8 +221,8 @@ void host_gate_codec_free(struct store_codec *codec);
 
 /* ---- guard.c ---- */
 
-/* Returns whether the stores of a job with this guard serve only the nodes of their round and
- * guard->networks. */
+/* Returns whether the stores of a job with this guard are closed to strangers: they serve the nodes
+ * of their round and the clients in guard->networks, and nobody else. */
 bool host_guard_restricts(const struct rendezvous_store_guard *guard, bool has_secret);
 /* Appends the networks of the guard to the list. Returns 0 or -ENOMEM. */
 int host_guard_add(const struct rendezvous_store_guard *guard, struct cr_network_list *list);

@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_job import DUMP, Job
-from crun_test import BUILD, CRUN, ROOT, PACE, clean_env, read_text, run, run_tests, wait_for
+from crun_test import BUILD, CRUN, PACE, ROOT, clean_env, read_text, run, run_tests, wait_for
 from nodes import Nodes, end_well
 
 

@@ -7,7 +7,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_job import DUMP, Job
-from crun_test import ROOT, PACE, read_text, run_tests, wait_for
+from crun_test import PACE, ROOT, read_text, run_tests, wait_for
 from nodes import Nodes, end_well
 
 # All nodes of these tests have one host name, so this check meets its partner at the port, and the

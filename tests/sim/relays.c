@@ -1,7 +1,6 @@
-/* Simulated relays. A relay runs the real core of one trunk (rendezvous/relay/core.c), and a host
- * the real end of a trunk (rendezvous/host/trunk_end.c). This file does what
- * rendezvous/relay/trunks.c and nodes.c do around the first, and what rendezvous/host/relays.c does
- * around the second. */
+/* Simulates relays. The relay's side of a trunk is the real rendezvous/relay/core.c, and the host's
+ * side is the real rendezvous/host/trunk_end.c. This file stands in for the shells around them:
+ * rendezvous/relay/trunks.c and nodes.c, and rendezvous/host/relays.c. */
 #include "tests/sim/world.h"
 
 #include "base/memory.h"

@@ -221,8 +221,9 @@ struct host {
     struct world *w;
     int owner;             /* with heirs: index of the node in whose process the host runs;
                             * otherwise -1 */
-    /* The jobs of this host. With SEVERAL_JOBS, the worlds of all these jobs share the table and
-     * the terms of the first world's host; in all other schedules each host has its own. */
+    /* The table of this host's jobs, and the terms of its sessions: own_table and own_terms. But
+     * with SEVERAL_JOBS each job has a world of its own, and one host serves all jobs; so the hosts
+     * of all these worlds point at the table and the terms of the first world's host. */
     struct job_table *table, own_table;
     struct host_session_terms *terms, own_terms;
     struct host_job *job; /* the job of this world at this host; NULL = there is none now */

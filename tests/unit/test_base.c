@@ -9,6 +9,7 @@
 #include "base/process/memory_limit.h"
 #include "base/text/parse.h"
 #include "base/time/clock.h"
+#include "base/time/standstill.h"
 #include "base/time/suspension.h"
 #include "base/time/waiting.h"
 #include "tests/lib/run_suite.h"
@@ -316,6 +317,14 @@ START_TEST(test_log_level) {
 }
 END_TEST
 
+START_TEST(test_standstill) {
+    ck_assert_int_eq(cr_standstill_ms(-5), 0);
+    ck_assert_int_eq(cr_standstill_ms(CR_STANDSTILL_LEAST_MS - 1), 0);
+    ck_assert_int_eq(cr_standstill_ms(CR_STANDSTILL_LEAST_MS), 2 * CR_STANDSTILL_LEAST_MS);
+    ck_assert_int_eq(cr_standstill_ms(60000), 60000 + CR_STANDSTILL_LEAST_MS);
+}
+END_TEST
+
 /* A suspension is found by comparing two clocks: while the machine is suspended, the boot-time
  * clock runs, and the monotonic clock stands still. */
 START_TEST(test_suspension) {
@@ -360,6 +369,7 @@ int main(void) {
     tcase_add_test(t, test_memory_limit_of_cgroup_v1);
     tcase_add_test(t, test_clock);
     tcase_add_test(t, test_utc_text);
+    tcase_add_test(t, test_standstill);
     tcase_add_test(t, test_suspension);
     tcase_add_test(t, test_waiting);
     tcase_add_test(t, test_log_level);

@@ -30,8 +30,9 @@ static int read_options(const crunrt_group_options *given, crunrt_group_options 
     return 0;
 }
 
-/* Checks the list ranks[count]. Sets *out to the position of this process's rank in the list, or to
- * -1 if the list does not have it. Returns 0, -EINVAL or -ENOMEM. */
+/* Checks that ranks[count] names ranks of the job, each of them once. Sets *out to the position of
+ * this process's rank in the list, or to -1 if the list does not have it. Returns 0; -EINVAL if the
+ * list is empty or wrong; or -ENOMEM. */
 static int find_rank(const struct crunrt *rt, const int *ranks, size_t count, int *out) {
     CR_AUTO_FREE bool *seen = calloc((size_t) rt->place.world_size, sizeof(*seen));
     if (seen == NULL) return cr_fail(rt_last_error(), -ENOMEM, "make a group: out of memory");
