@@ -36,7 +36,7 @@
                           * left */
 
 /* Sets the options of a listening socket. Accepted sockets inherit the options, so they need not be
- * set for each client. */
+ * set for each client. SO_REUSEADDR lets their port be used again as soon as they are closed. */
 static int set_options(int fd) {
     const struct {
         int level, name, value;
@@ -57,17 +57,28 @@ static int set_options(int fd) {
     return 0;
 }
 
-static int open_socket(const union store_peer *address, socklen_t len, bool dual_stack, int *out) {
+/* Which ports a socket may be bound to. */
+enum port_choice {
+    PORT_UNUSED, /* only a port that no socket has: none that another program holds without
+                  * listening (base/network/held_port.h), and none of connections that have ended in
+                  * the last minute */
+    PORT_ANY,    /* any port at which nobody listens */
+};
+
+static int open_socket(const union store_peer *address, socklen_t len, bool dual_stack,
+                       enum port_choice choice, int *out) {
+    const int on = 1, off = 0;
     CR_AUTO_FD int fd =
         socket(address->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -errno;
+    if (dual_stack && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0)
+        return -errno;
+    if (choice == PORT_ANY && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0)
+        return -errno;
+    if (bind(fd, &address->sa, len) < 0) return -errno;
     int rc = set_options(fd);
     if (rc < 0) return rc;
-    if (dual_stack) {
-        int off = 0;
-        if (setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0) return -errno;
-    }
-    if (bind(fd, &address->sa, len) < 0 || listen(fd, BACKLOG) < 0) return -errno;
+    if (listen(fd, BACKLOG) < 0) return -errno;
     *out = cr_take_fd(&fd);
     return 0;
 }
@@ -75,23 +86,24 @@ static int open_socket(const union store_peer *address, socklen_t len, bool dual
 /* Listens on all interfaces, by IPv6 and IPv4, or by IPv4 only if the machine has no IPv6. If the
  * port is in use for IPv6, the function returns -EADDRINUSE. It does not listen by IPv4 only in
  * this case, because clients that connect by IPv6 would reach another server. */
-static int open_everywhere(uint16_t port, int *fd) {
+static int open_everywhere(uint16_t port, enum port_choice choice, int *fd) {
     union store_peer any = {
         .v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
-    int rc = open_socket(&any, sizeof(any.v6), true, fd);
+    int rc = open_socket(&any, sizeof(any.v6), true, choice, fd);
     if (rc == 0 || rc == -EADDRINUSE || rc == -EACCES) return rc;
     any = (union store_peer){.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
-    return open_socket(&any, sizeof(any.v4), false, fd);
+    return open_socket(&any, sizeof(any.v4), false, choice, fd);
 }
 
-static int open_at(const char *host, uint16_t port, int *fd, struct cr_error *err) {
+static int open_at(const char *host, uint16_t port, enum port_choice choice, int *fd,
+                   struct cr_error *err) {
     struct sockaddr_storage found;
     socklen_t len;
     int rc = cr_address_resolve(host, port, &found, &len, err);
     if (rc < 0) return rc;
     union store_peer address = {0};
     memcpy(&address, &found, len < sizeof(address) ? len : sizeof(address));
-    return open_socket(&address, len, false, fd);
+    return open_socket(&address, len, false, choice, fd);
 }
 
 static const char *listen_remedy(int code) {
@@ -104,10 +116,12 @@ static const char *listen_remedy(int code) {
     }
 }
 
-static int open_port(const char *host, uint16_t port, int *fd, struct cr_error *err) {
+static int open_port(const char *host, uint16_t port, enum port_choice choice, int *fd,
+                     struct cr_error *err) {
     bool everywhere = host == NULL || host[0] == '\0';
     struct cr_error why = {0};
-    int rc = everywhere ? open_everywhere(port, fd) : open_at(host, port, fd, &why);
+    int rc = everywhere ? open_everywhere(port, choice, fd)
+                        : open_at(host, port, choice, fd, &why);
     if (why.code < 0) return cr_fail(err, rc, "%s", why.text);
     if (rc == 0) return 0;
     return cr_fail(err, rc, "cannot listen on '%s:%u': %s%s", everywhere ? "*" : host, port,
@@ -116,15 +130,18 @@ static int open_port(const char *host, uint16_t port, int *fd, struct cr_error *
 
 /* Listens on a free port of options.ports. Each call begins with the port after the one that was
  * opened last, so that a port is used again as late as possible: workers of an earlier round must
- * not find the store of a later one at the port that they know. */
+ * not find the store of a later one at the port that they know. First it tries to find a port that
+ * is not used at all, because with SO_REUSEADDR it could take one that another crun holds for a
+ * paired test. */
 static int open_in_range(struct store_server *server, const char *host, int *fd,
                          struct cr_error *err) {
     const struct cr_port_range range = server->options.ports;
     uint32_t count = cr_port_range_count(range);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < 2 * count; i++) {
         struct cr_error why = {0};
         uint32_t number = atomic_fetch_add(&server->next_port, 1) % count;
-        int rc = open_port(host, (uint16_t) (range.first + number), fd, &why);
+        int rc = open_port(host, (uint16_t) (range.first + number),
+                           i < count ? PORT_UNUSED : PORT_ANY, fd, &why);
         if (rc == 0) return 0;
         if (rc != -EADDRINUSE) return cr_fail(err, rc, "%s", why.text);
     }
@@ -137,7 +154,8 @@ static int open_in_range(struct store_server *server, const char *host, int *fd,
 int store_listen(struct store_server *server, const char *host, uint16_t port, int *fd,
                  uint16_t *bound_port, char address[80], struct cr_error *err) {
     bool chooses = port == 0 && cr_port_range_count(server->options.ports) > 0;
-    int rc = chooses ? open_in_range(server, host, fd, err) : open_port(host, port, fd, err);
+    int rc = chooses ? open_in_range(server, host, fd, err)
+                     : open_port(host, port, PORT_ANY, fd, err);
     if (rc < 0) return rc;
     union store_peer bound;
     socklen_t len = sizeof(bound);

@@ -1,6 +1,7 @@
 /* Tests the functions of store/server with real sockets on loopback: several key spaces on one
  * thread, clearing, connections that the server hands to other rooms, and calls from several
  * threads at once. Tests in tests/integration and tests/fault cover the rest of the server. */
+#include "base/network/held_port.h"
 #include "base/time/clock.h"
 #include "store/server/server_internal.h"
 #include "store/store.h"
@@ -208,6 +209,27 @@ START_TEST(test_a_port_of_a_range_is_reused_last) {
     }
     ck_assert(ports[0] != ports[1] && ports[1] != ports[2] && ports[0] != ports[2]);
     store_server_stop(bounded);
+}
+END_TEST
+
+/* Servers begin at different ports of the range, so some of them come to the held port first. */
+START_TEST(test_a_held_port_of_a_range_is_left_alone) {
+    struct store_server_options options = {0};
+    uint16_t held, port;
+    find_free_ports(3, &options.ports);
+    int fd = cr_hold_port(options.ports, &held);
+    ck_assert_int_ge(fd, 0);
+    for (int i = 0; i < 16; i++) {
+        struct store_server *bounded;
+        struct store_space *space;
+        ck_assert_int_eq(store_server_start(&options, &bounded, NULL), 0);
+        for (int k = 0; k < 2; k++) {
+            ck_assert_int_eq(store_server_open(bounded, "", 0, &space, &port, NULL), 0);
+            ck_assert_uint_ne(port, held);
+        }
+        store_server_stop(bounded);
+    }
+    (void) close(fd);
 }
 END_TEST
 
@@ -478,6 +500,7 @@ int main(void) {
     tcase_add_test(t, test_port_in_use);
     tcase_add_test(t, test_ports_of_a_range);
     tcase_add_test(t, test_a_port_of_a_range_is_reused_last);
+    tcase_add_test(t, test_a_held_port_of_a_range_is_left_alone);
     tcase_add_test(t, test_a_registered_magic_gets_the_connection);
     tcase_add_test(t, test_calls_from_many_threads);
     tcase_add_test(t, test_a_wait_holds_up_nobody_else);
