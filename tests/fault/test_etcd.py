@@ -5,7 +5,6 @@ elect a leader; if it dies, another one leads under a higher epoch. The job must
 leader, an etcd member, or both are lost. A round must go on without any stop while members of etcd
 stall, while etcd has no majority, and while the leader alone cannot reach etcd."""
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import netns
-from crun_test import CRUN, PACE, SCALE, clean_env, read_text, run, run_tests, skip, wait_for
+from crun_test import CRUN, PACE, SCALE, clean_env, read_text, run_tests, skip, wait_for
 from etcd_cluster import ETCD, Authority, EtcdCluster
 from nodes import Nodes
 from free_port import free_port

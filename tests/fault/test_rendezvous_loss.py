@@ -8,7 +8,7 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import PACE, run_tests, wait_for
+from crun_test import PACE, run_tests
 from netns import Net
 from nodes import Nodes
 from rdzv_node import Cast, end_well, go_on

@@ -11,9 +11,9 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from crun_test import BUILD, CRUN, PACE, SCALE, clean_env, crun  # noqa: E402
+from crun_test import BUILD, CRUN, PACE, SCALE, clean_env  # noqa: E402
 from crun_test import run_tests, skip, start, wait_for  # noqa: E402
-from rdzv_raw import Member, MAGIC, NAMES, decode, encode  # noqa: E402
+from rdzv_raw import Member  # noqa: E402
 
 AGENT = str(BUILD / "bin" / "crun-agent")
 ELASTIC = str(BUILD / "examples" / "elastic")

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 """A program that uses every call of our mpi.h is built as MPI programs are, with MPI_HOME alone,
 and runs under crun; without a launcher its world is itself; a wrong call names itself."""
-import pathlib
-import subprocess
 
-from crun_test import BUILD, ROOT, clean_env, crun, run, run_tests, skip
+from crun_test import BUILD, ROOT, crun, run, run_tests, skip
 
 MPI_HOME = BUILD / "lib" / "crunmpi"
 

@@ -6,7 +6,6 @@ this machine, with a stand-in for ssh; two tests use network namespaces and a re
 import os
 import pathlib
 import pty
-import shutil
 import subprocess
 
 from crun_test import CRUN, SCALE, TIMEOUT_S, alive, clean_env, crun, read_text, run, run_tests, \

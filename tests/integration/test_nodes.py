@@ -6,7 +6,6 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))

@@ -3,7 +3,6 @@
 """The endpoint is a TCPStore that is not crun's: the nodes elect the one that hosts the coordinator
 with the store's compare_set, and meet at an address of that node. Here the store is a crun-store;
 tests/interop/test_signpost_torch.py does the same with torch's."""
-import os
 import pathlib
 import re
 import signal

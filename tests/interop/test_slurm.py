@@ -3,7 +3,6 @@
 """crun under a real Slurm: slurmctld and three slurmd in network namespaces. "crun PROGRAM" is the
 whole line in srun, in a batch script, and in several tasks per node; a requeued job runs again, and
 a preempted or expired job gets notice."""
-import os
 import pathlib
 import sys
 import time
