@@ -45,6 +45,7 @@ def srun_several_tasks_per_node(slurm):
     assert done.returncode == 0, done
     assert ranks(done.stdout) == sorted(
         f"rank {r} of 4 on n{r // 2 + 1}, local {r % 2} of 2" for r in range(4)), done
+    slurm.wait_until_idle()
     done = slurm.run(*tasks, "exit $((RANK == 3 ? 7 : 0))")
     assert done.returncode == 1 and "rank 3" in done.stderr, done
     assert "n1: tasks 0-1: Exited with exit code 1" in done.stderr, done
@@ -163,6 +164,7 @@ def test_slurm(tmp):
                      a_requeued_job_runs_again, the_end_of_the_time_is_announced,
                      a_preempted_job_gets_notice):
             print(f"{case.__name__} ...", flush=True)
+            slurm.wait_until_idle()
             case(slurm)
 
 

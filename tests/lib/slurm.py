@@ -96,6 +96,10 @@ class Slurm:
         self.start([*self.head.run, "slurmctld", "-D", "-c", "-f", self.conf], "slurmctld")
         for host in self.nodes:
             self.start([*host.run, "slurmd", "-D", "-c", "-f", self.conf], host.hostname)
+        self.wait_until_idle()
+
+    def wait_until_idle(self):
+        """Waits until no node completes an earlier job: Slurm would give the next job others."""
         self.wait_for("all nodes idle", self.is_ready)
 
     def start(self, argv, name):
