@@ -268,7 +268,7 @@ static void do_read_page(void *arg, uint32_t worker, struct worker_progress *out
 static void do_join(void *arg) {
     struct agent *a = arg;
     if (a->health == NULL) {
-        rendezvous_join(a->rendezvous);
+        rendezvous_join(a->rendezvous, node_parked_workers(&a->node));
         return;
     }
     a->joins = true;
@@ -304,7 +304,7 @@ static void on_health(void *arg, const char *why) {
     } else {
         if (why[0] != '\0' && a->joins) warn_unfit(a, why);
         rendezvous_set_unfit(a->rendezvous, why);
-        if (a->joins) rendezvous_join(a->rendezvous);
+        if (a->joins) rendezvous_join(a->rendezvous, node_parked_workers(&a->node));
         a->joins = false;
     }
     agent_arm_timer(a);

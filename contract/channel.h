@@ -117,6 +117,8 @@ struct channel_packet {
             uint32_t group_rank, group_world_size, role_rank, role_world_size;
             uint32_t restart_count, master_port;
             char master_addr[64];
+            uint32_t kept; /* 1 plus the number of ranks of the round that go on in their processes,
+                            * this one included; 0 = unknown */
         } place;
         char room[128];
     };

@@ -409,6 +409,7 @@ static void do_round(void *arg, const struct rdzv_round *m) {
         .group_rank = m->group_rank, .group_world_size = m->group_world_size,
         .first_rank = m->first_rank, .world_size = m->world_size,
         .first_role_rank = m->first_role_rank, .role_world_size = m->role_world_size,
+        .kept = (int64_t) m->kept - 1,
         .master_port = (uint16_t) m->master_port};
     (void) snprintf(round.master_addr, sizeof(round.master_addr), "%s",
                     reachable(r, m->master_addr));
@@ -553,8 +554,8 @@ static const struct member_actions member_actions = {
 
 /* ---- the agent's calls ---- */
 
-void rendezvous_join(struct rendezvous *r) {
-    member_join(r->member, now_ms(r));
+void rendezvous_join(struct rendezvous *r, uint32_t kept) {
+    member_join(r->member, now_ms(r), kept);
     end_event(r);
 }
 

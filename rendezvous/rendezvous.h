@@ -132,8 +132,9 @@ bool rendezvous_visit(const struct rendezvous *r, const struct rendezvous_status
 void rendezvous_watch_ranks(struct rendezvous *r);
 
 /* Requests a place in the next round. Call this at the start; and after a round was stopped or has
- * failed, when all its workers are gone. on_round or on_end follows. */
-void rendezvous_join(struct rendezvous *r);
+ * failed, when its workers are gone, except for `kept` workers that wait in their processes for the
+ * next round. on_round or on_end follows. */
+void rendezvous_join(struct rendezvous *r, uint32_t kept);
 
 /* Notes the result of this node's health check: why the node is not fit, or "" if it is fit. Call
  * this before rendezvous_join(). A node that is not fit gets no place in a round; spares that are

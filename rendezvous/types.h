@@ -153,6 +153,9 @@ struct rendezvous_round {
     /* first_rank: the rank of this node's local rank 0; world_size: number of all workers */
     uint32_t first_rank, world_size;
     uint32_t first_role_rank, role_world_size;
+    /* number of workers, over all nodes, that go on in this round in their processes; -1 = unknown,
+     * because a node is older than protocol version 9 */
+    int64_t kept;
     char master_addr[CR_HOST_MAX];        /* numeric address of the round's store */
     /* host of the round's store as the user wrote it, which workers get as MASTER_ADDR; "" = they
      * get master_addr */

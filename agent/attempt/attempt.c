@@ -232,7 +232,8 @@ static void write_place(const struct attempt *a, uint32_t local_rank, struct cha
                                            .role_rank = role.rank,
                                            .role_world_size = role.world_size,
                                            .restart_count = r->restart_count,
-                                           .master_port = r->master_port}};
+                                           .master_port = r->master_port,
+                                           .kept = (uint32_t) (r->kept + 1)}};
     (void) snprintf(p->place.master_addr, sizeof(p->place.master_addr), "%.63s", r->master_addr);
 }
 

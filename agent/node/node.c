@@ -431,6 +431,8 @@ static void feed(struct node *n, int64_t now_ms, enum group_event_type type, uin
     step(n, &event);
 }
 
+uint32_t node_parked_workers(const struct node *n) { return n->group.parked; }
+
 /* Returns whether all workers that are left are parked and alive. If a parked worker is dead, but
  * its exit is not reported yet, returns false, because that worker cannot be in the next round. */
 static bool only_parked_live(const struct node *n) {

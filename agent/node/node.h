@@ -237,6 +237,9 @@ void node_end(struct node *n, int64_t now_ms, enum rendezvous_outcome outcome);
 void node_change(struct node *n, int64_t now_ms, const struct rendezvous_change *change);
 void node_change_at(struct node *n, int64_t now_ms, uint64_t id, uint64_t step, int64_t left_ms);
 
+/* Returns the number of parked workers: they go on in their processes in the next round. */
+uint32_t node_parked_workers(const struct node *n);
+
 /* ---- events: processes ---- */
 
 /* Call this when a worker's process has ended: the node decides whether the worker has failed, and

@@ -66,6 +66,7 @@ _SIGNATURES: dict[str, Sequence[Any]] = {
     "local_rank": (c_int, c_void_p),
     "local_world_size": (c_int, c_void_p),
     "restart_count": (c_int, c_void_p),
+    "kept_ranks": (c_int, c_void_p),
     "rejoin": (c_int, c_void_p, POINTER(RejoinOptions)),
     "step_count": (c_int, c_void_p),
     "step_settle": (c_int, c_void_p, POINTER(ChangeStruct)),

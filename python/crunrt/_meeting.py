@@ -5,11 +5,10 @@ Each rank of a round appends a line to the key "roll" of the round's store, with
 need to regroup with it, and then counts itself. The members of a meeting, with their lines, are the
 value of the key "meeting/<number>", which is written once: whoever writes it first decides.
 Meeting 0 is called by the rank that completes the roll, so it has all ranks; or, if the program
-goes on with fewer ranks, by the survivor whose coming completes the survivors. When one rank has
-died, that is the last of the others, which calls the meeting at once. When several have died,
-nobody knows how many survivors there are, so the survivor that came first calls it when no other
-one has come for a while. The first member of a meeting calls the next one as soon as other ranks
-have come.
+goes on with fewer ranks, by the survivor whose coming completes the survivors, at once: the agents
+have counted the ranks that are kept. If a survivor is slow, or its number is unknown, the survivor
+that came first calls the meeting when no other one has come for a while. The first member of a
+meeting calls the next one as soon as other ranks have come.
 """
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ from typing import Any, Callable
 from .errors import Timeout
 from .store import Store
 
-# When several ranks have died: the survivor that came first calls meeting 0 when no survivor has
-# come for so many seconds. A survivor that comes later is taken in after one step of the others.
+# When survivors are missing: the survivor that came first calls meeting 0 when no survivor has come
+# for so many seconds. A survivor that comes later is taken in after one step of the others.
 _QUIET_S = 0.02
 # The key "count" holds the number of ranks that have come, plus _SURVIVOR for each survivor.
 _SURVIVOR = 1 << 32

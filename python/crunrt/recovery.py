@@ -274,11 +274,18 @@ class Recovery:
         self._meetings = Meetings(self.runtime.store, self._get, _KEY, self.runtime.rank, size)
         goes_on_early = self._fewest is not None and self._generation > 0
         fewest = self._fewest or 1
-        survivors = self._before - (0 if self._was_changed else 1) if goes_on_early else 0
+        survivors = self._survivors() if goes_on_early else 0
         self._meetings.come(self._about(), self._generation > 0, survivors, fewest)
         if goes_on_early:
             self._meetings.call_when_quiet(fewest, self._over.is_set)
         self._regroup()
+
+    def _survivors(self) -> int:
+        """Returns the number of ranks that have met before and are kept in this round. If an agent
+        does not count them, it is not more than this number: one rank has died, or none."""
+        most = self._before - (0 if self._was_changed else 1)
+        kept = self.runtime.kept_ranks
+        return most if kept < 0 else min(kept, self._before)
 
     def _about(self) -> dict[str, Any]:
         """Returns what the other ranks need to regroup with this one."""

@@ -84,6 +84,12 @@ class Runtime:
         return int(library().restart_count(self._handle))
 
     @property
+    def kept_ranks(self) -> int:
+        """After rejoin(): the number of ranks of this round that have gone on in their processes,
+        this one included; the others are new processes. -1 if it is not known."""
+        return int(library().kept_ranks(self._handle))
+
+    @property
     def store(self) -> Store:
         """The job's store. After rejoin() the same object is connected to the new round's store."""
         return self._store

@@ -269,6 +269,8 @@ struct coordinator_seat {
     uint64_t incarnation; /* the incarnation in the node's JOIN; 0 = none */
     int64_t node_rank;
     uint32_t local_world_size;
+    /* 1 plus the number of workers that the node keeps for the next round; 0 = unknown */
+    uint32_t kept;
     uint16_t store_port;  /* port of the store that the node offers; 0 = none */
     uint16_t heir_port;   /* port at which the node would host as an heir; 0 = none */
     int64_t group_rank;   /* group rank in this coordinator's last round; -1 = none */
@@ -350,6 +352,7 @@ struct coordinator {
     bool members_changed;  /* true: a node has come or gone since the last round formed */
     uint32_t group_size;   /* number of nodes in the last round */
     uint32_t world_size;   /* number of workers in the last round */
+    uint32_t kept;         /* 1 plus how many of them were kept; 0 = unknown */
     /* store of the last round; its port is 0 if an earlier coordinator has formed the round */
     struct coordinator_store store;
     uint32_t suspended;    /* number of suspended seats */

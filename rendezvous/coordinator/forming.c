@@ -85,6 +85,18 @@ static int assign(struct coordinator *c, int64_t now_ms, struct forming *f) {
     return rc < 0 ? rc : coordinator_reserve_departed(c, f->nodes[f->count - 1].group_rank + 1);
 }
 
+/* Returns 1 plus the number of workers that go on in their processes in the new round; or 0 if a
+ * node has not said how many it keeps. */
+static uint32_t count_kept(const struct forming *f) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        const struct coordinator_seat *s = f->nodes[i].owner;
+        if (s->kept == 0) return 0;
+        sum += s->kept - 1;
+    }
+    return sum + 1;
+}
+
 /* Stores the new ranks in the seats. A node that is not in the new round gets group rank -1. */
 static void give_ranks(struct coordinator *c, const struct forming *f, int64_t now_ms) {
     for (uint32_t i = 0; i < c->seat_count; i++) c->seats[i]->group_rank = -1;
@@ -117,7 +129,7 @@ void coordinator_send_round(struct coordinator *c, const struct coordinator_seat
         .first_role_rank = s->first_role_rank, .role_world_size = s->role_world_size,
         .master_addr = c->store.addr, .master_port = c->store.port,
         .max_restarts = c->budget.max_restarts,
-        .incarnation = c->incarnation, .heirs = c->succession.heirs_text,
+        .kept = c->kept, .incarnation = c->incarnation, .heirs = c->succession.heirs_text,
         .leader = (uint32_t) (c->succession.leader + 1)};
     if (c->succession.before.rounds_seen != 0) {
         m.round.before_seen = c->succession.before.rounds_seen;
@@ -181,6 +193,7 @@ static void begin_round(struct coordinator *c, const struct forming *f, int64_t 
     c->store = f->store;
     c->is_rebuilt = false;
     charge_close(c);
+    c->kept = count_kept(f);
     give_ranks(c, f, now_ms);
     succession_round_formed(c);
     admit_nodes(c, f);

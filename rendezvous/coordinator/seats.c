@@ -122,6 +122,7 @@ void seat_join(struct coordinator *c, struct coordinator_seat *s, const struct r
     bool was_unfit = s->is_unfit;
     note_health(s, join->unfit);
     if (s->pair != NULL) s->pair->is_out = false;
+    s->kept = join->kept <= s->local_world_size + 1 ? join->kept : 0;
     seat_name(s, name);
     if (s->is_unfit) {
         coordinator_log(c, CR_LOG_WARN, "%s is not fit and gets no place in a round: %s", name,

@@ -393,9 +393,10 @@ static void send_held(struct member *m) {
     m->joins_later = false;
 }
 
-void member_join(struct member *m, int64_t now_ms) {
+void member_join(struct member *m, int64_t now_ms, uint32_t kept) {
     /* the job is over for this node, or the node leaves, so there is nothing to join */
     if (m->state == MEMBER_ENDED || m->state == MEMBER_LEAVING) return;
+    m->kept = kept;
     CR_ASSERT(m->state == MEMBER_IDLE || m->state == MEMBER_STOPPING || m->state == MEMBER_FAILED);
     m->joins_later = m->connected && m->held_ms != CR_FOREVER;
     if (m->joins_later) enter(m, MEMBER_JOINING, "join, once the failure is reported");

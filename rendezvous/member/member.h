@@ -108,7 +108,9 @@ void member_free(struct member *m); /* `m` may be NULL */
 
 /* ---- calls of the agent; none of them calls an on_… action ---- */
 
-void member_join(struct member *m, int64_t now_ms);
+/* Requests a place in the next round. `kept` is the number of this node's workers that have parked:
+ * they go on in their processes in that round. */
+void member_join(struct member *m, int64_t now_ms, uint32_t kept);
 /* Notes the result of this node's health check for the JOINs that follow: why the node is not fit,
  * or "" if the node is fit. A node that was not fit and waits sends JOIN again when the result
  * changes. */

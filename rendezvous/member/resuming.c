@@ -61,6 +61,7 @@ void member_fill_join(const struct member *m, struct rdzv_join *join) {
     join->before_place = m->succession.before_place;
     join->unfit = m->unfit;
     join->before_by = m->succession.before_by;
+    join->kept = 1 + m->kept;
     join->formed_by = m->succession.coordinator;
 }
 

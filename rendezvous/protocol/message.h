@@ -34,7 +34,7 @@
 #define RDZV_MAGIC_LEN ((size_t) 8)
 
 #define RDZV_VERSION_MIN 2 /* smallest protocol version that this build supports */
-#define RDZV_VERSION_MAX 8 /* largest protocol version that this build supports */
+#define RDZV_VERSION_MAX 9 /* largest protocol version that this build supports */
 #define RDZV_VERSION_SETTINGS 3 /* first version in which ROUND names the job's settings */
 #define RDZV_VERSION_RESUME   3 /* first version with RESUME and GOODBYE */
 #define RDZV_VERSION_HEIRS    4 /* first version in which ROUND names heirs */
@@ -47,6 +47,7 @@
 #define RDZV_VERSION_RANKS    7 /* first version with ASK_RANKS and RANK */
 #define RDZV_VERSION_HANG     8 /* first version with QUIET and HUNG */
 #define RDZV_VERSION_PAIRS    8 /* first version with PAIR and PAIRED */
+#define RDZV_VERSION_KEPT     9 /* first version in which JOIN and ROUND count kept workers */
 
 /* OPERATE.kind of an order to inspect workers. A host older than RDZV_VERSION_INSPECT would take
  * this number for the kind of a change. So the version_min of such an OPERATE is
@@ -133,7 +134,10 @@
                                  * (struct rendezvous_quiet in types.h); 0 = none */ \
     F(u32, pair_port)           /* port at which the node's paired test may listen; 0 = the node \
                                  * makes no paired tests */ \
-    F(i64, pair_timeout_ms)     /* longest time of one paired test */
+    F(i64, pair_timeout_ms)     /* longest time of one paired test */ \
+    V(9) \
+    F(u32, kept)                /* 1 plus the number of the node's workers that go on in their \
+                                 * processes in the next round; 0 = unknown */
 /* The node is in a round, has lost its connection, and requests its seat again. The fields of JOIN
  * follow those of RESUME; in them, the last round of the node is the round that it is in. */
 #define RDZV_RESUME_FIELDS(F, V) \
@@ -309,7 +313,10 @@
      * before_seen: number of that round, plus 1; before_size: its number of nodes; before_place: \
      * the node's group rank in it, plus 1; before_by: id of the coordinator that has formed it. 0 \
      * = none */ \
-    F(u64, before_seen) F(u32, before_size) F(u32, before_place) F(u64, before_by)
+    F(u64, before_seen) F(u32, before_size) F(u32, before_place) F(u64, before_by) \
+    V(9) \
+    F(u32, kept)                /* 1 plus the sum of the numbers of kept workers that the nodes of \
+                                 * the round have sent in JOIN; 0 = a node has sent none */
 /* Addresses from which workers of the round's nodes may connect. If the round uses the store that
  * the node with group rank 0 offers, that node gets one or more of these messages before ROUND.
  * Since version 4. */

@@ -365,7 +365,7 @@ static void begin(int who) {
 }
 
 static void join(struct node *n) {
-    member_join(n->member, now());
+    member_join(n->member, now(), 0);
     settle(n);
 }
 

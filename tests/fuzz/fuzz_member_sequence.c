@@ -38,7 +38,7 @@ static void join(struct node *n) {
     enum member_state s = member_state(n->member);
     int has_workers = s == MEMBER_CONNECTING || s == MEMBER_JOINING || s == MEMBER_RUNNING ||
                       s == MEMBER_SUCCEEDED;
-    if (!has_workers) member_join(n->member, n->now_ms);
+    if (!has_workers) member_join(n->member, n->now_ms, 0);
 }
 
 static void leave(struct node *n) {

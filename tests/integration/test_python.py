@@ -214,7 +214,8 @@ def test_failures_are_listed_for_the_program_that_starts_crun(tmp):
 TOLD = """
 import crunrt, os, signal, time
 rt = crunrt.init(); rt.can_rejoin()
-pid = os.getpid()
+pid, is_new = os.getpid(), rt.restart_count > 0
+assert rt.kept_ranks == -1
 if rt.restart_count == 0:
     assert rt.wait_for_round_end(timeout=0.01) is False
     rt.store.barrier("all can rejoin", 3)
@@ -232,6 +233,7 @@ if rt.restart_count == 0:
     print(f"told after {(told - at) * 1e3:.0f} ms, round after {(time.monotonic() - at) * 1e3:.0f}")
 rt.store.barrier("next round", 3)
 assert crunrt.step() is None and rt.restart_count == 1 and rt.world_size == 3
+assert rt.kept_ranks == (-1 if is_new else 2)
 print(f"rank {rt.rank} kept {os.getpid() == pid} fine")
 """
 

@@ -223,7 +223,7 @@ assert over["type"] == OVER, over
 link.send(REJOIN)
 place = link.recv()
 assert place["type"] == ROUND and place["restart_count"] == 1 and place["rank"] == rank, place
-assert place["world_size"] == 3 and place["round"] == 1, place
+assert place["world_size"] == 3 and place["round"] == 1 and place["kept"] == 2, place
 assert place["master_addr"] == os.environ["MASTER_ADDR"], place
 assert place["master_port"] != int(os.environ["MASTER_PORT"]), place
 assert link.get(STEP) == 0

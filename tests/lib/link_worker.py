@@ -73,6 +73,7 @@ class Link:
                      "restart_count master_port").split()
             out.update(zip(names, struct.unpack_from("=Q10I", room)))
             out["master_addr"] = room[48:112].split(b"\0")[0].decode()
+            out["kept"] = struct.unpack_from("=I", room, 112)[0] - 1  # -1: unknown
         return out
 
     def put(self, at, value):

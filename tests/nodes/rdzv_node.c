@@ -74,7 +74,7 @@ static void on_round(void *arg, const struct rendezvous_round *x) {
 static void on_stop(void *arg, int64_t grace_max_ms, const char *why) {
     (void) arg;
     say("stop %" PRId64 " %s", grace_max_ms == CR_FOREVER ? -1 : grace_max_ms, why);
-    if (!manual) rendezvous_join(r);
+    if (!manual) rendezvous_join(r, 0);
 }
 
 static void on_end(void *arg, enum rendezvous_outcome outcome, const struct cr_error *err) {
@@ -87,13 +87,13 @@ static const struct rendezvous_events events = {
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end};
 
 static void obey(const char *command) {
-    if (strcmp(command, "join") == 0) rendezvous_join(r);
+    if (strcmp(command, "join") == 0) rendezvous_join(r, 0);
     else if (strcmp(command, "succeed") == 0) rendezvous_succeeded(r, current_round);
     else if (strcmp(command, "leave") == 0) rendezvous_leave(r);
     else if (strcmp(command, "quit") == 0) close_all();
     else if (strcmp(command, "fail") == 0) {
         rendezvous_failed(r, current_round, "rank 0 here: exit code 7", false);
-        if (!manual) rendezvous_join(r);
+        if (!manual) rendezvous_join(r, 0);
     } else {
         die(command, "unknown command");
     }
@@ -173,7 +173,7 @@ int main(int argc, char **argv) {
     (void) uv_pipe_init(&loop, &input, 0);
     (void) uv_pipe_open(&input, STDIN_FILENO);
     (void) uv_read_start((uv_stream_t *) &input, on_alloc, on_read);
-    if (!manual) rendezvous_join(r);
+    if (!manual) rendezvous_join(r, 0);
     (void) uv_run(&loop, UV_RUN_DEFAULT);
     int rc = uv_loop_close(&loop);
     if (rc < 0) die("a handle is left", uv_strerror(rc));

@@ -202,6 +202,7 @@ void check_round_sent(struct host *h, const struct conn *c, const struct rdzv_ro
         world_violation(h->w, "group rank %u is given twice", m->group_rank);
         return;
     }
+    if (m->kept == 0) world_violation(h->w, "a new round does not say how many workers are kept");
     r->node[m->group_rank] = c->node;
     r->told[m->group_rank] = *m;
     r->told[m->group_rank].master_addr = NULL;
@@ -318,6 +319,23 @@ static int find_record(const struct world *w, int host_id, uint64_t round) {
     return -1;
 }
 
+/* Checks the number of kept workers in a round: it is the sum of those that its nodes have told. */
+static void check_kept(const struct sim_node *n, struct round_record *r,
+                       const struct rdzv_round *m) {
+    if (m->kept != r->told[0].kept) {
+        world_violation(n->w, "round %" PRIu64 ": nodes hear of different numbers of kept workers",
+                        m->round);
+    }
+    if ((r->heard & 1U << m->group_rank) != 0) return;
+    r->heard |= 1U << m->group_rank;
+    r->kept += n->kept;
+    bool is_whole = r->heard == (1U << r->group) - 1;
+    if (is_whole ? r->kept + 1 != m->kept : r->kept + 1 > m->kept) {
+        world_violation(n->w, "round %" PRIu64 ": %u workers are kept, and ROUND says 1 plus %u",
+                        m->round, r->kept, m->kept);
+    }
+}
+
 void check_round_heard(struct sim_node *n, const struct rdzv_round *m) {
     struct world *w = n->w;
     int found = find_record(w, n->conn->host_id, m->round);
@@ -325,7 +343,7 @@ void check_round_heard(struct sim_node *n, const struct rdzv_round *m) {
         world_violation(w, "node %d hears of a round that was never formed", n->index);
         return;
     }
-    const struct round_record *r = &w->history.rounds[found];
+    struct round_record *r = &w->history.rounds[found];
     if (m->group_rank >= r->group || r->node[m->group_rank] != n->index ||
         r->told[m->group_rank].first_rank != m->first_rank) {
         world_violation(w, "node %d hears something else than was sent", n->index);
@@ -339,6 +357,7 @@ void check_round_heard(struct sim_node *n, const struct rdzv_round *m) {
         world_violation(w, "node %d hears of round %" PRIu64 " after round %" PRIu64, n->index,
                         m->round, n->round);
     }
+    if (m->kept != 0) check_kept(n, r, m);
     n->incarnation = m->incarnation;
     n->record = found;
     n->round = m->round;

@@ -35,7 +35,8 @@ static void do_join(void *arg) {
     struct sim_node *n = arg;
     check_join(n);
     check_health(n);
-    member_join(n->member, node_now(n));
+    n->kept = node_parked_workers(&n->node);
+    member_join(n->member, node_now(n), n->kept);
 }
 
 static void do_failed(void *arg, uint64_t round, enum rendezvous_blame blame) {
@@ -362,7 +363,8 @@ void node_start(struct sim_node *n) {
     n->member = new_member(n);
     story(w, "node %d: up (%d)", n->index, n->inc);
     check_health(n);
-    member_join(n->member, node_now(n));
+    n->kept = 0;
+    member_join(n->member, node_now(n), n->kept);
 }
 
 static void free_parts(struct sim_node *n) {

@@ -341,6 +341,7 @@ struct sim_node {
     uint64_t round, incarnation; /* number of the node's round, and the incarnation of that round's
                                   * run; incarnation is 0 before the node's first round */
     uint32_t group_rank, restarts_seen;
+    uint32_t kept; /* number of kept workers in the last JOIN of the node */
     uint64_t epoch_seen;
     uint32_t failures;     /* number of workers that failed in this round without a signal of the
                             * agent */
@@ -376,6 +377,8 @@ struct round_record {
                                       * to a node */
     struct rdzv_round told[NODES_MAX]; /* by group rank: the round as it was sent; its master_addr
                                         * is set to NULL */
+    unsigned heard;     /* a bit for each group rank whose node has received the round */
+    uint32_t kept;      /* how many workers these nodes have kept for the round */
     unsigned succeeded;              /* a bit for each group rank whose node has reported success */
     int64_t failed_at; /* time of the first failure of a worker; CR_FOREVER if none has failed */
     bool is_final; /* true if a node has reported a failure that ends the job */

@@ -219,6 +219,47 @@ START_TEST(last_call_runs_from_the_minimum) {
 }
 END_TEST
 
+/* Makes the node join again with `kept` in its JOIN. */
+static void join_keeping(struct peer *p, uint32_t kept) {
+    defaults.kept = kept;
+    say(p, RDZV_JOIN, 0);
+}
+
+START_TEST(a_round_says_how_many_workers_are_kept) {
+    struct peer a = {0}, b = {0}, d = {0};
+    setup(2, 2, 9);
+    defaults.skips_last_call = 1;
+    defaults.kept = 1; /* a new node keeps no worker */
+    join(&a, "a"), join(&b, "b");
+    ck_assert_uint_eq(a.round.kept, 1);
+    say(&b, RDZV_FAILED, 0); /* one of the two workers of b is dead, and those of a are kept */
+    join_keeping(&a, 1 + 2), join_keeping(&b, 1 + 1);
+    ck_assert_int_eq(a.rounds, 2);
+    ck_assert(a.round.kept == 1 + 3 && b.round.kept == 1 + 3);
+    lose(&b);
+    join_keeping(&a, 1 + 2);
+    defaults.kept = 1;
+    join(&d, "d");
+    ck_assert_int_eq(a.rounds, 3);
+    ck_assert(a.round.kept == 1 + 2 && d.round.kept == 1 + 2);
+}
+END_TEST
+
+START_TEST(the_number_of_kept_workers_is_unknown_if_a_node_says_none_or_too_many) {
+    for (uint32_t kept = 0; kept <= 4; kept += 4) {
+        struct peer a = {0}, b = {0};
+        setup(2, 2, 9);
+        defaults.kept = 1;
+        join(&a, "a"), join(&b, "b");
+        say(&b, RDZV_FAILED, 0);
+        join_keeping(&a, kept), join_keeping(&b, 1 + 1); /* a has two workers */
+        ck_assert(a.rounds == 2 && a.round.kept == 0 && b.round.kept == 0);
+        coordinator_free(c);
+    }
+    setup(1, 1, 0); /* the teardown frees it */
+}
+END_TEST
+
 START_TEST(roles_and_sizes_may_differ) {
     struct peer a = {0}, b = {0}, d = {0};
     setup(3, 3, 0);
@@ -2541,6 +2582,8 @@ int main(void) {
     tcase_add_test(t, test_a_final_failure_ends_the_job);
     tcase_add_test(t, test_a_final_failure_counts_after_another_failure);
     tcase_add_test(t, last_call_runs_from_the_minimum);
+    tcase_add_test(t, a_round_says_how_many_workers_are_kept);
+    tcase_add_test(t, the_number_of_kept_workers_is_unknown_if_a_node_says_none_or_too_many);
     tcase_add_test(t, roles_and_sizes_may_differ);
     tcase_add_test(t, a_failure_stops_the_others_and_costs_one_restart);
     tcase_add_test(t, two_failures_in_one_round_cost_one_restart);

@@ -145,7 +145,7 @@ static void welcome(void) { member_welcomed(m, now, &greeting); }
 
 static void start(int64_t wait_ms) {
     setup(wait_ms);
-    member_join(m, now);
+    member_join(m, now, 0);
     welcome();
     hear_round(0);
     ck_assert_int_eq(rounds, 1);
@@ -239,7 +239,7 @@ START_TEST(a_lost_coordinator_is_the_end_unless_coordinator_wait_is_set) {
     member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection reset");
     ck_assert_int_eq(stops, 1);
     ck_assert_int_eq(ends, 0);
-    member_join(m, now);
+    member_join(m, now, 0);
     ck_assert_int_eq(connects, 2); /* the member makes one try even if coordinator_wait is 0 */
     member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection refused");
     ck_assert_int_eq(ends, 1);
@@ -252,7 +252,7 @@ END_TEST
 START_TEST(after_a_reconnect_join_carries_what_the_node_remembers) {
     start(10000);
     member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection reset");
-    member_join(m, now);
+    member_join(m, now, 0);
     for (int i = 0; i < 8; i++) {
         member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection refused");
         ck_assert_int_eq(ends, 0);
@@ -273,7 +273,7 @@ END_TEST
 
 START_TEST(the_first_connection_is_tried_until_its_time_is_up) {
     setup(0);
-    member_join(m, now);
+    member_join(m, now, 0);
     while (ends == 0) {
         member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection refused");
         if (ends == 0) pass(member_deadline(m) - now);
@@ -288,7 +288,7 @@ END_TEST
 
 START_TEST(a_black_hole_is_an_attempt_without_answer) {
     setup(0);
-    member_join(m, now);
+    member_join(m, now, 0);
     pass(2999);
     ck_assert_int_eq(ends, 0);
     pass(1); /* the time limit of a try is 3 s, not the lease of 15 s */
@@ -300,7 +300,7 @@ END_TEST
 
 START_TEST(a_server_that_hangs_up_at_once_is_not_tried_again_at_once) {
     setup(0);
-    member_join(m, now);
+    member_join(m, now, 0);
     /* another program listens on the port: it accepts each connection and closes it before
      * WELCOME */
     for (int i = 0; i < 5; i++) {
@@ -396,12 +396,12 @@ START_TEST(the_death_of_a_killed_worker_is_reported_although_the_round_is_over) 
         msg.stop.why = "rank 0 on a: exit code 1";
         start(0);
         member_disconnected(m, now, RENDEZVOUS_BROKEN, "reset");
-        member_join(m, now);
+        member_join(m, now, 0);
         member_welcomed(m, now, &w);
         hear_round(1);
         resumes = 0;
         member_failed(m, now, 1, "rank 1 on b: signal 9", is_killed != 0);
-        member_join(m, now);
+        member_join(m, now, 0);
         hear(&msg); /* of round 0, so it does not count */
         msg.stop.round = 1;
         hear(&msg);
@@ -425,11 +425,11 @@ START_TEST(a_node_that_has_lost_an_heir_joins_no_other_coordinator_at_once) {
     msg.round = (struct rdzv_round){.group_rank = 2, .group_world_size = 4, .master_addr = "a",
                                     .heirs = "1 x 11;3 y 12"};
     setup(-1);
-    member_join(m, now);
+    member_join(m, now, 0);
     member_welcomed(m, now, &w);
     hear(&msg);
     member_disconnected(m, now, RENDEZVOUS_CLOSED, "gone");
-    member_join(m, now);
+    member_join(m, now, 0);
     ck_assert_int_eq(aimed_port, 11);
     member_welcomed(m, now, &w);
     int64_t may_vote_ms = now + 15000 + 15000 / 4;
@@ -509,7 +509,7 @@ END_TEST
 /* Joins round 0 with a coordinator of this protocol version. */
 static void start_with(uint32_t version) {
     setup(0);
-    member_join(m, now);
+    member_join(m, now, 0);
     struct rdzv_welcome w = {.version = version};
     member_welcomed(m, now, &w);
     hear_round(0);
@@ -556,7 +556,7 @@ START_TEST(a_paired_test_is_begun_and_answered_only_while_the_node_waits) {
     struct rdzv_welcome w = {.version = RDZV_VERSION_PAIRS};
     msg.pair = (struct rdzv_pair){.id = 7, .host = "b", .addr = "10.0.0.2", .port = 5000};
     setup(0);
-    member_join(m, now);
+    member_join(m, now, 0);
     member_welcomed(m, now, &w);
     hear(&msg);
     ck_assert_int_eq(pairings, 1);
@@ -586,7 +586,7 @@ END_TEST
 /* Joins a round with a coordinator that knows inquiries. */
 static void start_inquiring(void) {
     setup(0);
-    member_join(m, now);
+    member_join(m, now, 0);
     struct rdzv_welcome w = {.version = RDZV_VERSION_INQUIRY};
     member_welcomed(m, now, &w);
     hear_round(0);
@@ -625,7 +625,7 @@ START_TEST(a_join_waits_for_the_failure_before_it) {
     start_inquiring();
     member_failed(m, now, 0, "rank 0: exit code 1", false);
     joins = 0;
-    member_join(m, now);
+    member_join(m, now, 0);
     ck_assert_int_eq(member_state(m), MEMBER_JOINING);
     ck_assert_int_eq(fails + joins, 0);
     struct rdzv_message msg = {.type = RDZV_BEHIND};
@@ -640,7 +640,7 @@ START_TEST(a_held_join_survives_the_loss_of_the_connection) {
     start_inquiring();
     member_failed(m, now, 0, "rank 0: exit code 1", false);
     joins = connects = 0;
-    member_join(m, now);
+    member_join(m, now, 0);
     member_disconnected(m, now, RENDEZVOUS_CLOSED, "gone");
     ck_assert_int_eq(connects, 1);
     struct rdzv_welcome w = {.version = RDZV_VERSION_INQUIRY};
@@ -698,7 +698,7 @@ END_TEST
 
 START_TEST(a_refusal_ends_the_member_with_its_reason) {
     setup(60000); /* coordinator_wait is 60 s, but a refusal is final */
-    member_join(m, now);
+    member_join(m, now, 0);
     struct rdzv_message msg = {.type = RDZV_REFUSED};
     msg.refused.why = "cannot join as node rank 0: 'n7' (process 12) has it";
     hear(&msg);
@@ -717,7 +717,7 @@ END_TEST
  * sends JOIN again. */
 START_TEST(a_node_that_is_cut_off_while_joining_joins_again) {
     setup(0);
-    member_join(m, now);
+    member_join(m, now, 0);
     welcome();
     ck_assert_int_eq(joins, 1);
     member_disconnected(m, now, RENDEZVOUS_BROKEN, "connection closed");
@@ -754,7 +754,7 @@ START_TEST(a_node_that_is_not_fit_joins_again_when_it_is) {
     greeting.version = RDZV_VERSION_UNFIT;
     setup(0);
     member_set_unfit(m, "GPU 3 is gone");
-    member_join(m, now);
+    member_join(m, now, 0);
     welcome();
     ck_assert_int_eq(joins, 1);
     member_set_unfit(m, "GPU 3 is gone"); /* nothing new */
@@ -773,7 +773,7 @@ START_TEST(a_node_that_is_not_fit_does_not_join_an_old_coordinator) {
     greeting.version = RDZV_VERSION_UNFIT - 1;
     setup(0);
     member_set_unfit(m, "GPU 3 is gone");
-    member_join(m, now);
+    member_join(m, now, 0);
     welcome();
     ck_assert_int_eq(joins, 0);
     ck_assert_int_eq(ends, 1);

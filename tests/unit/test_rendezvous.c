@@ -81,7 +81,7 @@ static void on_closed(void *arg) { ((struct agent *) arg)->closed++; }
 
 static void agent_join(struct agent *a) {
     a->in_call = 1;
-    rendezvous_join(a->r);
+    rendezvous_join(a->r, 0);
     a->in_call = 0;
 }
 
@@ -103,7 +103,7 @@ static void on_round(void *arg, const struct rendezvous_round *round) {
         rendezvous_close(a->r, on_closed);
     } else if (a->rounds <= a->fail_rounds) {
         rendezvous_failed(a->r, round->round, "rank 0: exit code 3", false);
-        rendezvous_join(a->r);
+        rendezvous_join(a->r, 0);
     } else {
         rendezvous_succeeded(a->r, round->round);
     }
@@ -386,7 +386,7 @@ static void fail_once(struct agent *a, const struct rendezvous_round *round) {
         return;
     }
     rendezvous_failed(a->r, round->round, "rank 5 on b: signal 9", false);
-    rendezvous_join(a->r);
+    rendezvous_join(a->r, 0);
 }
 
 static void wait_for_news(struct agent *a, const struct rendezvous_round *round) {

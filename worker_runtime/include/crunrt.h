@@ -156,6 +156,11 @@ CRUNRT_API int crunrt_world_size(const crunrt *rt);       /* processes in the jo
 CRUNRT_API int crunrt_local_rank(const crunrt *rt);       /* rank on this node; -1 if unknown */
 CRUNRT_API int crunrt_local_world_size(const crunrt *rt); /* ranks on this node; -1 if unknown */
 CRUNRT_API int crunrt_restart_count(const crunrt *rt);    /* restarts of the job so far */
+/* After crunrt_rejoin(): the number of ranks of this round, over all nodes and with this one, that
+ * waited in crunrt_rejoin() when the round formed. The others are new processes, which come later.
+ * Example: 4 ranks on 2 nodes; a node is lost, and another one takes its place: 2. -1 if it is
+ * unknown: in a new process, or if an agent of the job is of an older build. */
+CRUNRT_API int crunrt_kept_ranks(const crunrt *rt);
 
 typedef struct crunrt_rejoin_options {
     size_t size;        /* sizeof(crunrt_rejoin_options) */

@@ -132,5 +132,6 @@ int crunrt_local_rank(const crunrt *rt) { return rt != NULL ? rt->place.local_ra
 int crunrt_local_world_size(const crunrt *rt) {
     return rt != NULL ? rt->place.local_world_size : -1;
 }
+int crunrt_kept_ranks(const crunrt *rt) { return rt != NULL ? rt->place.kept : -1; }
 int crunrt_restart_count(const crunrt *rt) { return rt != NULL ? rt->place.restart_count : -1; }
 crunrt_store *crunrt_job_store(crunrt *rt) { return rt != NULL ? rt->store : NULL; }

@@ -243,6 +243,7 @@ int worker_place_read(worker_place_get_fn get, void *arg, const char *method, in
     if (rc < 0) return rc;
     int restarts = read_hint(&env, "TORCHELASTIC_RESTART_COUNT", 0);
     place.restart_count = restarts > 0 ? restarts : 0;
+    place.kept = -1;
     place.agent_hosts_store = agent_hosts(&env, &place);
     *out = place;
     return 0;
@@ -268,6 +269,7 @@ int worker_place_from_packet(const struct channel_packet *p, struct worker_place
     out->local_rank = (int) p->place.local_rank;
     out->local_world_size = (int) p->place.local_world_size;
     out->restart_count = (int) p->place.restart_count;
+    out->kept = p->place.kept <= p->place.world_size + 1 ? (int) p->place.kept - 1 : -1;
     out->master_port = (uint16_t) p->place.master_port;
     (void) stpcpy(out->master_addr, p->place.master_addr);
     /* An agent always hosts the store of a round that a worker joins by ROUND. */

@@ -19,6 +19,7 @@ struct worker_place {
     int local_rank, local_world_size; /* rank on this node and number of ranks on this node; -1 if
                                        * unknown */
     int restart_count;
+    int kept; /* ranks of the round that have gone on in their processes; -1 if unknown */
     bool agent_hosts_store; /* true if the agent hosts the store, false if rank 0 does */
     char master_addr[256];  /* the store's host; "" if the store is a file */
     uint16_t master_port;
