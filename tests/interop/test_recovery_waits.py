@@ -115,8 +115,9 @@ class Job:
 def test_a_rank_dies_within_a_message(tmp):
     with Job(tmp, "message") as job:
         for number in range(DEATHS):
-            job.wait_for(lambda: job.pid_of(2) and job.recoveries(job.pid_of(2)) >= 0,
-                         "the steps of all ranks")
+            # Lines of different ranks may come in any order, so wait for those of each rank.
+            job.wait_for(lambda: all(job.pid_of(r) and job.recoveries(job.pid_of(r)) >= 0
+                                     for r in range(3)), "the steps of all ranks")
             survivors, victim = [job.pid_of(0), job.pid_of(1)], job.pid_of(2)
             # While the victim is stopped, the other ranks fill its socket, so their message is half
             # sent.
