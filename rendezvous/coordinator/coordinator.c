@@ -326,6 +326,8 @@ void coordinator_take_seat(struct coordinator *c, int64_t now_ms, struct coordin
     coordinator_log(c, had_round ? CR_LOG_INFO : CR_LOG_DEBUG, "%s %s: %s", name, how, why);
     if (c->phase == COORDINATOR_RUNNING && was == SEAT_SUCCEEDED) {
         c->gone_after_success++;
+        hang_judge(c, now_ms);
+        hang_tick(c, now_ms);
     } else if (c->phase == COORDINATOR_RUNNING && was == SEAT_RUNNING) {
         c->members_changed = true;
         coordinator_set_why(c, "%s %s: %s", name, how, why);

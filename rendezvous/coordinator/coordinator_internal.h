@@ -485,6 +485,10 @@ void hang_got_row(struct coordinator *c, struct coordinator_seat *s, const struc
 void hang_got_inspected(struct coordinator *c, struct coordinator_seat *s, uint64_t id);
 /* Checks whether the job hangs. Call this when the state of a node of the round has changed. */
 void hang_judge(struct coordinator *c, int64_t now_ms);
+/* Call this when a connection of a node of the round is lost, or was replaced by a new one, or when
+ * the round is another coordinator's. ASK_INSPECT and HUNG may be lost with the connection, so the
+ * inspection is dropped, and the next hang_judge() may order another one. */
+void hang_connection_lost(struct coordinator *c);
 /* Ends the inspection if its time is over. */
 void hang_tick(struct coordinator *c, int64_t now_ms);
 void hang_done(struct coordinator *c); /* frees the rows */
@@ -494,8 +498,8 @@ void hang_done(struct coordinator *c); /* frees the rows */
 /* Call this when a seat is made. If the node makes paired tests (JOIN.pair_port), allocates
  * s->pair; if memory is short, the node is not tested. */
 void pairs_seat_made(struct coordinator_seat *s, const struct rdzv_join *join);
-/* Call this when the node of `s` leaves, or when `s` is removed. Ends the test of its partner
- * without a result. */
+/* Call this when the node of `s` leaves or has a new connection, or when `s` is removed. Ends the
+ * test of its partner without a result. */
 void pairs_seat_gone(struct coordinator *c, struct coordinator_seat *s);
 /* Call this when a worker of the node has failed: the node is tested again before the next
  * round. */
@@ -511,7 +515,9 @@ void pairs_got(struct coordinator *c, struct coordinator_seat *s, const struct r
 bool pairs_made_unfit(const struct coordinator_seat *s);
 /* Ends the tests if their time is over: a node that has not answered has failed. */
 void pairs_tick(struct coordinator *c, int64_t now_ms);
-int64_t pairs_deadline(const struct coordinator *c); /* CR_FOREVER if there is no deadline */
+/* Returns the next time after now_ms at which pairs_tick() or pairs_recall() has something to do;
+ * CR_FOREVER if there is none. */
+int64_t pairs_deadline(const struct coordinator *c, int64_t now_ms);
 
 /* ---- ranks.c ---- */
 

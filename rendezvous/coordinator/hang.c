@@ -184,12 +184,14 @@ static uint32_t count_debtors(const struct coordinator *c) {
 }
 
 /* Returns the node that has to report the failure: the node of this rank; or, if that node does not
- * know HUNG, any node that does. NULL = there is none. */
+ * watch for the reasons of the hang, any node that does. A node that does not watch for them cannot
+ * tell whether its workers have gone on. NULL = there is none. */
 static struct coordinator_seat *find_reporter(const struct coordinator *c, int64_t rank) {
     struct coordinator_seat *any = NULL;
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (!is_in_round(s) || s->state != SEAT_RUNNING || s->hang == NULL) continue;
+        if ((s->hang->watches & c->hang.reasons) == 0) continue;
         if (seat_has_rank(s, rank)) return s;
         any = s;
     }
@@ -280,12 +282,21 @@ void hang_judge(struct coordinator *c, int64_t now_ms) {
     struct coordinator_hang *h = &c->hang;
     if (h->reports == 0 || c->phase != COORDINATOR_RUNNING) return;
     uint64_t reasons = find_reasons(c);
+    bool is_other = h->is_open && (reasons & h->reasons) == 0;
+    /* the node that had to report the hang has gone on, but does not watch for all its reasons */
+    if (h->is_told && (h->reasons & ~reasons) != 0) h->is_told = false;
     if (reasons == 0) {
         h->is_told = h->is_unblamed = false;
         close_inspection(c);
-    } else if (!h->is_open && !h->is_told) {
+    } else if (is_other || (!h->is_open && !h->is_told)) {
+        drop_rows(h);
         begin_inspection(c, reasons, now_ms);
     }
+}
+
+void hang_connection_lost(struct coordinator *c) {
+    close_inspection(c);
+    c->hang.is_told = false;
 }
 
 void hang_got_quiet(struct coordinator *c, struct coordinator_seat *s, const struct rdzv_quiet *q,

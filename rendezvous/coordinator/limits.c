@@ -163,7 +163,7 @@ void coordinator_find_deadline(struct coordinator *c, int64_t now_ms) {
     if (c->inquiry.is_open) coordinator_wake_by(c, c->inquiry.until_ms);
     if (c->hang.is_open) coordinator_wake_by(c, c->hang.until_ms);
     coordinator_wake_by(c, ranks_deadline(c));
-    wake_after(c, now_ms, pairs_deadline(c));
+    wake_after(c, now_ms, pairs_deadline(c, now_ms));
 }
 
 void coordinator_tick(struct coordinator *c, int64_t now_ms) {

@@ -142,13 +142,16 @@ bool pairs_made_unfit(const struct coordinator_seat *s) {
     return s->state == SEAT_UNFIT && s->pair != NULL && s->pair->is_out;
 }
 
-/* Returns whether a node waits that has not been tested yet, so that it can show which of two nodes
- * is at fault. */
+/* Returns whether a node waits that has failed in no test, and has passed none since it joined or
+ * since a worker of it failed; it can show which of two nodes is at fault. A node that has
+ * failed before cannot: if it counted, nodes that fail with each other would be tested again at
+ * once. */
 static bool has_third(const struct coordinator *c) {
     for (uint32_t i = 0; i < c->seat_count; i++) {
         const struct coordinator_seat *s = c->seats[i];
         bool waits = s->state == SEAT_JOINED && s->pair != NULL;
-        if (waits && s->pair->node.state == PAIRS_UNTESTED) return true;
+        bool has_failed = waits && s->pair->with[0] != '\0';
+        if (waits && !has_failed && s->pair->node.state == PAIRS_UNTESTED) return true;
     }
     return false;
 }
@@ -166,12 +169,13 @@ void pairs_recall(struct coordinator *c, int64_t now_ms) {
     }
 }
 
-int64_t pairs_deadline(const struct coordinator *c) {
+int64_t pairs_deadline(const struct coordinator *c, int64_t now_ms) {
     int64_t first_ms = c->pairs.awaited > 0 ? c->pairs.until_ms : CR_FOREVER;
     if (c->phase != COORDINATOR_FORMING || c->in_state[SEAT_UNFIT] == 0) return first_ms;
     for (uint32_t i = 0; i < c->seat_count; i++) {
         const struct seat_pair *p = c->seats[i]->pair;
-        if (p != NULL && p->is_out && p->again_ms < first_ms) first_ms = p->again_ms;
+        bool is_due_later = p != NULL && p->is_out && p->again_ms > now_ms;
+        if (is_due_later && p->again_ms < first_ms) first_ms = p->again_ms;
     }
     return first_ms;
 }

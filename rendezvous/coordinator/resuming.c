@@ -46,6 +46,7 @@ void coordinator_suspend(struct coordinator *c, int64_t now_ms, struct coordinat
     coordinator_log(c, CR_LOG_INFO, "%s has lost its connection and may resume: %s", name, why);
     seat->peer = NULL;
     c->suspended++;
+    hang_connection_lost(c);
 }
 
 /* Gives the seat to a new connection of the same node. */
@@ -56,6 +57,8 @@ static void take_seat_back(struct coordinator *c, int64_t now_ms, struct coordin
     if (s->next != NULL) coordinator_refuse_next(c, s);
     if (s->peer != NULL) c->actions->hang_up(c->arg, s->peer);
     else c->suspended--;
+    hang_connection_lost(c);
+    pairs_seat_gone(c, s); /* a paired test ends with the connection */
     s->peer = peer;
     s->connection = j->connection;
     s->heard_ms = now_ms;
@@ -93,6 +96,7 @@ void resuming_repeat_round(struct coordinator *c, int64_t now_ms, struct coordin
     s->missed_round = false;
     coordinator_send_round(c, s);
     coordinator_repeat_change(c, now_ms, s);
+    hang_judge(c, now_ms);
 }
 
 struct coordinator_seat *resuming_join(struct coordinator *c, int64_t now_ms, void *peer,
@@ -218,6 +222,7 @@ static void adopt_round(struct coordinator *c, int64_t now_ms, const char *why) 
     c->is_drawn = false;
     /* if memory is short, nodes that are lost later do not get their ranks back */
     (void) coordinator_reserve_departed(c, c->group_size);
+    hang_connection_lost(c);
     hang_judge(c, now_ms);
 }
 
@@ -320,6 +325,7 @@ static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_m
     if (s->state == SEAT_STOPPING && !was_running && has_workers)
         send_stop(c, s, c->round, false, c->why);
     coordinator_repeat_change(c, now_ms, s);
+    hang_judge(c, now_ms);
     coordinator_reconcile(c, now_ms);
     return s;
 }

@@ -483,7 +483,10 @@ void member_rank(struct member *m, const struct rdzv_rank *rank) {
 
 void member_send_quiet(struct member *m) {
     struct rdzv_message msg = {.type = RDZV_QUIET};
-    bool is_wanted = m->state == MEMBER_RUNNING && m->quiet.is_given && m->knows_hangs;
+    /* a node whose workers have ended well may have written the lines that the rules want, which a
+     * new coordinator has to know */
+    bool in_round = m->state == MEMBER_RUNNING || m->state == MEMBER_SUCCEEDED;
+    bool is_wanted = in_round && m->quiet.is_given && m->knows_hangs;
     if (!is_wanted || !m->connected) return;
     msg.quiet = (struct rdzv_quiet){.round = m->round, .silent = m->quiet.silent,
                                     .broken = m->quiet.broken, .quiet_ms = m->quiet.quiet_ms,

@@ -167,6 +167,7 @@ void check_store_opened(struct host *h, uint64_t round) {
         world_violation(w, "host %d forms a round, but host %d has been elected", h->id,
                         w->hosts[w->leader].id);
     }
+    if (w->kind == HANGS) hangs_draw_round(w, r);
     check_number(h, r);
     if (!h->forming) h->first_formed = w->history.round_count - 1;
     h->forming = true;
@@ -304,6 +305,7 @@ void check_round_formed(struct host *h) {
     check_ranks(h, r);
     check_who(h, r);
     check_aside(h);
+    if (w->kind == PAIR_TESTS) pair_tests_check_round(h);
 }
 
 /* ---- rounds that a node receives, and the end of the job ---- */
@@ -364,6 +366,7 @@ void check_round_heard(struct sim_node *n, const struct rdzv_round *m) {
     n->group_rank = m->group_rank;
     n->restarts_seen = m->restart_count;
     n->answer = -2;
+    n->hung_in = -1;
 }
 
 /* Returns the last round that this host has formed or rebuilt; NULL if there is none. */
@@ -410,7 +413,7 @@ void check_end_heard(struct sim_node *n, int outcome) {
  * without a reason and so has broken the round. A worker that a signal of its agent ended has not
  * failed. */
 void check_failure_told(struct sim_node *n) {
-    bool right = n->failures > 0;
+    bool right = n->failures > 0 || (n->node.is_hung && n->hung_in == n->record);
     for (uint32_t i = 0; n->node.is_broken && i < n->worker_count; i++) {
         const struct sim_worker *k = &n->workers[i];
         if (i == n->node.gave_up && (k->waits || !k->alive)) right = true;
@@ -808,7 +811,7 @@ static void check_superseded(struct sim_node *n, const struct sim_worker *k) {
 /* Checks that the node counts no more failed workers in this round than have failed. A worker that
  * a signal of its agent ended has not failed. */
 static void check_failure_count(struct sim_node *n) {
-    if (n->node.group.failures > n->failures + (n->node.is_broken ? 1 : 0)) {
+    if (n->node.group.failures > n->failures + (n->node.is_broken || n->node.is_hung ? 1 : 0)) {
         world_violation(n->w, "node %d counts %u failures, there were %u", n->index,
                         n->node.group.failures, n->failures);
     }
@@ -900,6 +903,7 @@ void check_step(struct world *w, struct sim_node *touched) {
     if (w->now < w->checked_at + CHECK_EVERY) return;
     w->checked_at = w->now;
     for (int i = 0; i < HOSTS_MAX; i++) check_change_is_over_in_time(&w->hosts[i]);
+    if (w->kind == HANGS) hangs_check(w);
     for (int i = 0; i < w->node_count; i++) check_limits(&w->nodes[i]);
 }
 
@@ -939,6 +943,8 @@ void check_calm(struct world *w) {
     int max_nodes = v.phase == COORDINATOR_EMPTY ? w->max_nodes : (int) v.max_nodes;
     if (live < min_nodes) return;
     live -= (int) v.in_state[SEAT_ASIDE];
+    /* while there are enough others, nodes that were at fault are not tested again */
+    if (w->kind == PAIR_TESTS && running >= min_nodes) live -= (int) v.in_state[SEAT_UNFIT];
     if (live < min_nodes || w->now < v.backoff_until_ms) return;
     int want = live < max_nodes ? live : max_nodes;
     /* A rebuilt round keeps all its nodes. The coordinator that has rebuilt it has the settings of

@@ -25,6 +25,9 @@ static void do_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_CHANGE) check_change_announced(h, &m->change);
     if (m->type == RDZV_CHANGE_AT) check_change_set(h, &m->change_at);
     if (m->type == RDZV_STOP) h->change_until = CR_FOREVER;
+    if (m->type == RDZV_ASK_INSPECT) hangs_ask_sent(h, &m->ask_inspect);
+    if (m->type == RDZV_HUNG) hangs_hung_sent(h, c, &m->hung);
+    if (m->type == RDZV_PAIR) pair_tests_sent(h, c, &m->pair);
     if (relays_keep(c, m)) return;
     host_session_send(&c->session, host_now(h), m);
     host_mark(c);
@@ -166,6 +169,7 @@ static int on_join(void *arg, const struct rdzv_join *join) {
     /* the JOIN has replaced a suspended seat, so the coordinator counts that seat's node as lost */
     if (after.suspended < before.suspended) h->failure_excused = true;
     if (c->seat != NULL) job_table_admitted(h->job, c->named_epoch);
+    pair_tests_joined(c, false);
     struct rdzv_message m = {.type = RDZV_JOIN, .join = *join};
     check_charge(h, &before, &after, &m);
     return c->seat != NULL ? 0 : -EACCES;
@@ -179,6 +183,8 @@ static int on_resume(void *arg, const struct rdzv_resume *resume) {
     c->seat = coordinator_resume(h->coordinator, host_now(h), c, resume);
     jobs_look(h, &after);
     if (c->seat != NULL) job_table_admitted(h->job, c->named_epoch);
+    pair_tests_joined(c, resume->part == RDZV_PART_FAILED && before.phase == COORDINATOR_RUNNING &&
+                             after.phase != COORDINATOR_RUNNING);
     struct rdzv_message m = {.type = RDZV_RESUME, .resume = *resume};
     /* If the node resumes a round of another host, or an earlier round, check_charge() must ignore
      * a failure that RESUME reports: the last round of this host has not failed. */
@@ -199,6 +205,8 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     }
     if (m->type == RDZV_JOIN) trace_naming(h, c->node, m->join.rounds_seen);
     if (m->type == RDZV_LEAVE) check_node_gone(h, c);
+    if (m->type == RDZV_LEAVE) c->pair.has_left = true;
+    if (m->type == RDZV_PAIRED) pair_tests_got(h, c, &m->paired);
     if (m->type == RDZV_CHANGE_ANSWER) check_change_answered(h, &m->change_answer);
     jobs_look(h, &before);
     int rc = coordinator_receive(h->coordinator, host_now(h), c->seat, m, err);
@@ -206,6 +214,9 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     if (rc < 0) {
         world_violation(h->w, "the coordinator refuses node %d: %s", c->node, err->text);
     }
+    bool has_ended_round = before.phase == COORDINATOR_RUNNING && after.phase != before.phase &&
+                           before.lacks_majority == after.lacks_majority;
+    if (m->type == RDZV_FAILED && has_ended_round) pair_tests_distrust(c);
     check_charge(h, &before, &after, m);
     return rc;
 }
@@ -276,6 +287,8 @@ static void flush(struct conn *c) {
 void host_after_event(struct host *h) {
     if (!h->up) return;
     if (h->w->kind == SEVERAL_JOBS) jobs_after_event(h);
+    if (h->w->kind == PAIR_TESTS) pair_tests_after_event(h);
+    if (h->w->kind == HANGS) hangs_after_event(h);
     if (h->forming) check_round_formed(h);
     for (size_t i = 0; i < h->unsent_count; i++) flush(h->unsent[i]);
     h->unsent_count = 0;
@@ -331,6 +344,7 @@ void host_start(struct host *h) {
     h->right_until = CR_FOREVER;
     h->unsent_count = 0;
     h->failed_record = -1;
+    h->hangs_for = h->inspection = 0;
     jobs_begin(h);
     if (!w->heirs) w->leader = (int) (h - w->hosts);
     story(w, "host %d: up", h->id);
@@ -451,6 +465,7 @@ void host_timer(struct host *h) {
     for (int i = 0; i <= w->guest_count; i++) {
         jobs_look(i == 0 ? h : w->guests[i - 1]->hosts, &before[i]);
     }
+    if (w->kind == PAIR_TESTS) pair_tests_tick(h);
     job_table_tick(h->table, host_now(h));
     for (int i = 0; i <= w->guest_count; i++) {
         struct host *at = i == 0 ? h : w->guests[i - 1]->hosts;

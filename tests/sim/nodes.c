@@ -44,7 +44,9 @@ static void do_failed(void *arg, uint64_t round, enum rendezvous_blame blame) {
     story(n->w, "node %d: a worker failed", n->index);
     check_failure_told(n);
     if (ends_the_job(blame)) n->w->history.rounds[n->record].is_final = true;
-    if (n->node.is_broken) n->w->history.rounds[n->record].failed_by_itself = true;
+    if (n->node.is_broken || n->node.is_hung) {
+        n->w->history.rounds[n->record].failed_by_itself = true;
+    }
     member_failed(n->member, node_now(n), round, "rank 0: exit code 1", blame);
 }
 
@@ -178,6 +180,8 @@ static void on_round(void *arg, const struct rdzv_round *r) {
         world_violation(n->w, "node %d gets a round while workers run", n->index);
     }
     check_round_heard(n, r);
+    n->pair_id = 0;
+    if (n->w->kind == HANGS) hangs_round_begins(n);
     follow(n);
     struct rendezvous_round round = {
         .round = r->round, .restart_count = r->restart_count, .group_rank = r->group_rank,
@@ -231,8 +235,12 @@ static void on_notice(void *arg, const struct rdzv_ask_notice *m) {
 }
 
 static void on_inspect(void *arg, uint64_t id, const char *why) {
-    (void) arg, (void) id, (void) why;
+    (void) why;
+    hangs_inspect(arg, id);
 }
+
+static void on_hung(void *arg, const struct rdzv_hung *hung) { hangs_heard(arg, hung); }
+static void on_pair(void *arg, const struct rdzv_pair *pair) { pair_tests_begin(arg, pair); }
 
 static void on_failure(void *arg, const struct rdzv_failure *failure) {
     (void) arg, (void) failure;
@@ -262,7 +270,7 @@ static const struct member_actions member_actions = {
     .on_round = on_round, .on_stop = on_stop, .on_end = on_end, .on_change = on_change,
     .on_change_at = on_change_at, .on_notice = on_notice, .on_dump = on_dump,
     .on_inspect = on_inspect, .on_ask_progress = on_ask_progress, .on_behind = on_behind,
-    .on_failure = on_failure};
+    .on_failure = on_failure, .on_hung = on_hung, .on_pair = on_pair};
 
 /* ---- struct member_session_actions: what the session requests of its node ---- */
 
@@ -315,14 +323,17 @@ static struct member *new_member(struct sim_node *n) {
                  .node_rank = w->kind == STATIC_RANKS ? n->index : -1,
                  .local_world_size = n->worker_count, .min_nodes = (uint32_t) n->min_nodes,
                  .max_nodes = (uint32_t) n->max_nodes,
-                 .max_restarts = (uint32_t) n->max_restarts, .join_timeout_ms = JOIN_TIME,
+                 .max_restarts = (uint32_t) n->max_restarts, .join_timeout_ms = w->join_ms,
                  .last_call_timeout_ms = LAST_CALL, .close_timeout_ms = CLOSE_TIME,
                  .skips_last_call = w->skips_last_call,
                  .keep_alive_interval_ms = INTERVAL, .keep_alive_max_attempt = ATTEMPTS,
                  .change_notice_ms = w->notice_ms, .loss_limit = w->loss_limit,
                  .restart_backoff_ms = w->restart_backoff_ms, .flap_limit = w->flap_limit,
                  .flap_window_ms = w->flap_window_ms, .flap_refusal_ms = w->flap_refusal_ms,
-                 .aside_after = w->aside_after, .aside_ms = w->aside_ms}};
+                 .aside_after = w->aside_after, .aside_ms = w->aside_ms,
+                 .watches = n->watches,
+                 .pair_port = n->makes_pairs ? (uint32_t) (PAIR_PORT + n->index) : 0,
+                 .pair_timeout_ms = n->makes_pairs ? PAIR_TIME : 0}};
     return member_new(&s, &member_actions, n);
 }
 
@@ -347,7 +358,8 @@ void node_start(struct sim_node *n) {
     n->failed_told = false;
     n->stalled_until = n->resumed_at = 0;
     n->timer_at = n->timer_for = CR_FOREVER;
-    n->record = -1;
+    n->record = n->hung_in = -1;
+    n->pair_id = 0;
     n->restarts_seen = 0;
     n->incarnation = 0;
     n->epoch_seen = 0;

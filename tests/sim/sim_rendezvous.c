@@ -29,6 +29,10 @@
     (STOP_TIME + 4 * LEASE + LAST_CALL + 3000 + 2 * (NOTICE_MAX + NEEDS_MAX + STOP_TIME) +         \
      NODE_PATIENCE_MS)
 
+/* The additional milliseconds that paired tests take: a node that was turned out is tested again
+ * after 10 s, and each of at most four tests may wait 5 s for an answer (coordinator/pairs.c). */
+#define PAIR_CALM_TIME (10000 + 4 * (5000 + PAIR_TIME))
+
 #define EVENTS_NOW_MAX 10000 /* the most events that may happen at the same time of the virtual
                               * clock */
 
@@ -81,6 +85,9 @@ static void happen_at_node(struct world *w, struct sim_node *n, const struct eve
     case EV_PACKET: worker_packet(n, e); break;
     case EV_STALL_ENDS: stall_ends(w, e); break;
     case EV_HEALED: node_healed(n); break;
+    case EV_QUIET: hangs_look(n, e); break;
+    case EV_INSPECTED: hangs_inspected(n, e); break;
+    case EV_PAIRED: pair_tests_over(n, e); break;
     case EV_SIGNAL: node_signal(&n->node, node_now(n), SIGTERM); break;
     default: CR_ASSERT(0 && "no event of a node");
     }
@@ -214,6 +221,7 @@ static void let_all_recover(struct world *w) {
         struct event e = {.at = w->now, .type = EV_CUT_ENDS, .node = i, .inc = n->inc};
         if (n->cut[TO_HOST] || n->cut[TO_NODE]) world_push(w, e);
         if (n->up) end_stall(w, &n->stalled_until, e);
+        n->nic_is_bad = false;
     }
     if (w->pair_cut.is_on) {
         world_push(w, (struct event){.at = w->now, .type = EV_PAIR_CUT_ENDS, .node = -1});
@@ -250,6 +258,17 @@ static void draw_job_with_heirs(struct world *w) {
 
 /* Returns the kind of schedule that this seed gives. */
 static enum schedule_kind kind_of(uint64_t seed) {
+    switch (seed % 64) {
+    case 15: /* with heirs, like 59 and 3 */
+    case 26:
+    case 58:
+    case 59: return HANGS;
+    case 3:
+    case 28:
+    case 60:
+    case 62: return PAIR_TESTS;
+    default: break;
+    }
     switch (seed % 32) {
     case 1:
     case 17: return STATIC_RANKS;
@@ -346,6 +365,7 @@ static void draw_job(struct world *w) {
     if (w->only_resets && w->wait_ms == 0) w->wait_ms = -1;
     draw_costs(w);
     w->kind = w->first == w ? kind_of(w->seed) : SEVERAL_JOBS;
+    w->join_ms = w->kind == PAIR_TESTS ? 2 * JOIN_TIME + rnd(w, 10 * JOIN_TIME) : JOIN_TIME;
     if (w->kind == STATIC_RANKS) make_ranks_static(w);
     if (w->kind == ONLY_CUTS) make_few_nodes(w);
     if (w->kind == SEVERAL_JOBS) {
@@ -385,6 +405,8 @@ static void draw_processes(struct world *w) {
         n->ppm = random_ppm(w);
         draw_settings(n);
         draw_policies(n);
+        if (w->kind == HANGS) hangs_draw(n);
+        if (w->kind == PAIR_TESTS) pair_tests_draw(n);
         if (i == w->host_with_node) { /* a hosting node and its host are one process with one
                                        * clock */
             n->offset = w->hosts[0].offset;
@@ -478,7 +500,7 @@ static bool run_schedule(struct world *w, uint64_t seed) {
     run_until(w, CHAOS_TIME);
     for_each(w, let_all_recover);
     run_until(w, CHAOS_TIME + 4000); /* in these 4 s, users start ended launchers again */
-    run_until_rest(w, CHAOS_TIME + 4000 + CALM_TIME);
+    run_until_rest(w, CHAOS_TIME + 4000 + CALM_TIME + (w->kind == PAIR_TESTS ? PAIR_CALM_TIME : 0));
     for_each(w, check_end_of_chaos);
     run_until(w, w->now + 500 + STOP_TIME + CLOSE_TIME);
     for_each(w, check_end_of_job);
@@ -507,6 +529,8 @@ static void print_totals(const struct totals *t, int64_t schedules, int failures
                   t->parked, t->hung, t->left, t->unfit);
     (void) printf("%" PRIu64 " symptoms, %" PRIu64 " charged, %" PRIu64 " excused, %" PRIu64
                   " refunded, ", t->symptoms, t->charged, t->excused, t->refunded);
+    (void) printf("%" PRIu64 " inspections, %" PRIu64 " hangs, %" PRIu64 " paired tests (%" PRIu64
+                  " failed), ", t->inspections, t->hangs, t->paired, t->pairs_failed);
     (void) printf("%" PRIu64 " elections, %" PRIu64 " resets, %" PRIu64 " resumed, ",
                   t->takeovers, t->resets, t->resumed);
     (void) printf("%" PRIu64 " pairs cut, %" PRIu64 " ended by a final failure, ", t->pairs_cut,

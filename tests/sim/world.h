@@ -12,6 +12,8 @@
  *     checks.c    the invariants that must hold in spite of all faults
  *     rest.c      whether the job has come to rest after the last fault
  *     states.c    how many distinct states were seen
+ *     hangs.c     for which reasons nodes are silent, and what must hold when a job hangs
+ *     pair_tests.c  paired tests between nodes, and what must hold of them
  *     trace.c     writes what happens as steps of a model
  *
  * In the simulator, a host is a process that hosts a coordinator.
@@ -47,9 +49,11 @@
 #define HOSTS_MAX   (NODES_MAX + 1)
 #define RELAYS_MAX  2
 #define HEIR_PORT   5000 /* node i, as an heir, has the port HEIR_PORT + i */
+#define PAIR_PORT   6000 /* node i has the port PAIR_PORT + i for its paired tests */
 #define KNOCK_TIME  100  /* milliseconds from one LEADS of a host to the next (EV_KNOCK) */
 #define GUESTS_MAX  2 /* jobs besides the first one at the host of SEVERAL_JOBS */
 #define STRANGERS_MAX 256
+#define FAILED_WITH_MAX 16
 #define ROUNDS_MAX  512
 #define CHANGES_MAX 2048
 
@@ -63,6 +67,7 @@
                           * workers */
 #define DYING_MAX   450  /* the most milliseconds that a worker takes to die of SIGTERM; more than
                           * LEASE */
+#define PAIR_TIME   300  /* time limit in milliseconds of a paired test */
 #define KILL_TIME   5    /* the most milliseconds that a process takes to die of SIGKILL */
 #define CONFIRM_TIME 10 /* milliseconds after a stall until the election confirms the leader */
 #define CHAOS_TIME  12000
@@ -96,6 +101,9 @@ enum event_type {
     EV_ACT,           /* a worker does its next step */
     EV_SIGNAL,        /* a launcher gets a signal */
     EV_HEALED,        /* a node that was not fit passes its health check */
+    EV_QUIET,         /* a node looks for which reasons its workers are silent */
+    EV_INSPECTED,     /* a node has inspected its workers */
+    EV_PAIRED,        /* the command of a node's paired test ends */
     EV_STRANGER,      /* a stranger, who has made a job, closes its connection */
     EV_NODE_UP,       /* a node starts */
     EV_HOST_UP,       /* a host starts */
@@ -151,6 +159,24 @@ struct held {
 
 enum direction { TO_HOST, TO_NODE };
 
+/* The paired test of one connection, as the messages at the host's end show it. */
+struct pair_part {
+    bool is_open;      /* true: PAIR was sent, there is no result yet, and it was not dropped */
+    bool is_answered, has_failed; /* is_answered: PAIRED has come, or its time is over */
+    uint64_t id;
+    uint32_t rank;
+    int other;         /* index of the partner */
+    uint64_t begun_in; /* totals.events in the event that has sent PAIR */
+    int64_t until_ms;  /* end of the time for the answer, by the host's clock */
+    struct conn *partner;
+    bool has_left;     /* true: the node has sent LEAVE on this connection */
+    int64_t again_ms;  /* of its seat, when it was turned out last (struct seat_pair) */
+    enum seat_state state; /* of its seat after the last event */
+    /* the nodes with which this node has failed since it has passed or was turned out */
+    int failures;
+    struct { int node, inc; } failed_with[FAILED_WITH_MAX];
+};
+
 struct conn {
     struct conn *next;
     int node, node_inc;
@@ -173,6 +199,8 @@ struct conn {
     struct coordinator_seat *seat;
     bool is_unsent; /* true while the connection is in the list host.unsent */
     uint64_t named_epoch; /* the epoch in the node's HELLO */
+    struct pair_part pair;
+    int hung_record; /* index in history.rounds of the round of the last HUNG on this connection */
     struct host_job *job; /* the job of the node, which counts this connection; NULL = none, also
                            * in all schedules but SEVERAL_JOBS */
 
@@ -260,6 +288,19 @@ struct host {
     /* time (the host's clock) at which the announced change must be over; CR_FOREVER if no change
      * is announced */
     int64_t change_until;
+
+    /* ---- only for HANGS ---- */
+    uint64_t inspection; /* id of the last inspection that was ordered because the job hangs */
+    uint64_t hung_for;   /* the reasons for which the job did hang when it was ordered */
+    /* HUNG in the present event: the nodes that got the last piece, and those that report it */
+    unsigned hung_told, hung_deciders;
+    uint32_t hung_rank;
+    uint64_t hung_reasons;
+    /* the reasons for which the job has hung without a disturbance since hangs_since, and what the
+     * nodes' connections were; hangs_for 0 = it does not hang */
+    uint64_t hangs_for;
+    uintptr_t hangs_conns;
+    int64_t hangs_since;
 };
 
 /* ---- workers ---- */
@@ -355,6 +396,19 @@ struct sim_node {
     /* number of steps in the node's answer to the announced change; -1 if none of its workers
      * counts steps; -2 if the node has answered no change in this round */
     int64_t answer;
+
+    /* ---- only for HANGS ---- */
+    uint64_t watches;       /* mask of the reasons that this node watches for */
+    uint64_t silent, broken; /* what it has told in this round (struct rendezvous_quiet) */
+    bool is_deaf;           /* true: it answers no inspection */
+    int hung_in; /* index in history.rounds of the round that it has ended because of HUNG; or -1 */
+
+    /* ---- only for PAIR_TESTS ---- */
+    bool makes_pairs;       /* true: it was started with --pair-check */
+    bool nic_is_bad;        /* true: all its paired tests fail */
+    uint64_t pair_id;       /* the paired test whose command runs; 0 = none */
+    int pair_partner;       /* index of the partner in this test */
+    struct passed { int host_id, inc; } passed[HOSTS_MAX]; /* by host: the last pass there */
 };
 
 /* ---- what the checks record ---- */
@@ -383,6 +437,8 @@ struct round_record {
     int64_t failed_at; /* time of the first failure of a worker; CR_FOREVER if none has failed */
     bool is_final; /* true if a node has reported a failure that ends the job */
     bool failed_by_itself; /* true if a worker failed for another reason than the end of a node */
+    /* from when until when all workers wait for each other; only for HANGS */
+    int64_t hangs_at, hangs_until;
     unsigned symptoms_of;            /* a bit for each node whose end made a worker of another node
                                       * fail */
 };
@@ -430,6 +486,8 @@ enum schedule_kind {
     RELAYS,          /* some nodes are behind relays, which are killed, stalled, cut off */
     SEVERAL_JOBS,    /* one host serves several jobs, each with a world of its own */
     ONLY_CUTS,       /* three or four nodes with heirs; no process ends, the network fails often */
+    HANGS,           /* nodes watch for a hang, and jobs hang */
+    PAIR_TESTS,      /* most nodes make paired tests, and the network of some nodes is bad */
 };
 
 /* The trace of a schedule (trace.c): its file, and the state of each node after the last step that
@@ -468,6 +526,7 @@ struct totals {
     uint64_t pairs_cut, final; /* cuts of a pair; jobs that were ended by a failure that is final */
     /* jobs that strangers have made; strangers that were refused; jobs that the host has freed */
     uint64_t strangers, crowded, forgotten;
+    uint64_t inspections, hangs, paired, pairs_failed; /* hangs: HUNG to a node that reports it */
     uint64_t symptoms, charged, excused, refunded, killed, recalled, out_of_losses;
 };
 
@@ -521,6 +580,7 @@ struct world {
     bool heirs;   /* true if the coordinator runs in a node's process and the rounds have heirs */
     /* true if coordinators are elected, so that one host can take over from the other */
     bool elected;
+    int64_t join_ms;    /* milliseconds that a node waits for a round */
     int64_t wait_ms;    /* milliseconds that a node waits for a coordinator that is gone; -1 for the
                          * default of member.h */
     bool skips_last_call; /* true if only the first round of a run has a last call */
@@ -748,6 +808,43 @@ void states_note(struct world *w);
 /* Writes what states.c has kept of the states to the file `path`, for long.py. Returns 0 or a
  * negative errno. */
 int states_end(struct world *w, const char *path);
+
+/* ---- hangs.c ---- */
+
+void hangs_draw(struct sim_node *n);
+void hangs_draw_round(struct world *w, struct round_record *r);
+void hangs_round_begins(struct sim_node *n);
+/* Handle EV_QUIET, ASK_INSPECT, EV_INSPECTED and HUNG at a node. */
+void hangs_look(struct sim_node *n, const struct event *e);
+void hangs_inspect(struct sim_node *n, uint64_t id);
+void hangs_inspected(struct sim_node *n, const struct event *e);
+void hangs_heard(struct sim_node *n, const struct rdzv_hung *m);
+/* Check ASK_INSPECT and HUNG when the coordinator sends them, and what it has sent in an event. */
+void hangs_ask_sent(struct host *h, const struct rdzv_ask_inspect *m);
+void hangs_hung_sent(struct host *h, struct conn *c, const struct rdzv_hung *m);
+void hangs_after_event(struct host *h);
+/* Checks that no job hangs for longer than it takes to decide that it hangs. */
+void hangs_check(struct world *w);
+
+/* ---- pair_tests.c ---- */
+
+void pair_tests_draw(struct sim_node *n);
+/* Handle PAIR and EV_PAIRED at a node. */
+void pair_tests_begin(struct sim_node *n, const struct rdzv_pair *m);
+void pair_tests_over(struct sim_node *n, const struct event *e);
+/* Check a PAIR that the coordinator sends, and note a PAIRED that it will get, before it has it. */
+void pair_tests_sent(struct host *h, struct conn *c, const struct rdzv_pair *m);
+void pair_tests_got(struct host *h, struct conn *c, const struct rdzv_paired *m);
+/* Call this when the node has joined or resumed; has_failed: RESUME has reported a failure that has
+ * ended the running round. */
+void pair_tests_joined(struct conn *c, bool has_failed);
+/* Notes that a worker of the node has failed, so that the node is tested again. */
+void pair_tests_distrust(struct conn *c);
+/* Call this before the coordinator does what is due: notes the answers that have not come. */
+void pair_tests_tick(struct host *h);
+void pair_tests_after_event(struct host *h);
+/* Checks that all nodes of the round that is formed have passed their tests. */
+void pair_tests_check_round(const struct host *h);
 
 /* ---- trace.c ---- */
 

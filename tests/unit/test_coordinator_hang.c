@@ -18,6 +18,7 @@
 struct peer {
     struct coordinator_seat *seat;
     struct rdzv_round round;
+    uint64_t instance, connections;
     uint64_t inspection; /* id of the last ASK_INSPECT */
     int inspections, hung, decides, stops, ends;
     struct rdzv_hung last; /* the last HUNG; its texts are in the next two fields */
@@ -67,6 +68,7 @@ static void begin(const uint64_t watches[NODES]) {
                               .keep_alive_interval_ms = 5000, .keep_alive_max_attempt = 3,
                               .aside_after = 1, .aside_ms = 1000000,
                               .watches = watches[i], .instance = ++instances};
+        peers[i].instance = j.instance;
         (void) snprintf(host, sizeof(host), "n%d", i);
         j.host = j.addr = host;
         peers[i].seat = coordinator_join(c, now, &peers[i], false, &j);
@@ -113,6 +115,30 @@ static void say(int node, enum rdzv_message_type type) {
     if (type == RDZV_FAILED) m.failed.round = peers[node].round.round;
     if (type == RDZV_SUCCEEDED) m.succeeded.round = peers[node].round.round;
     receive(node, &m);
+}
+
+static void lose_connection(int node) {
+    coordinator_suspend(c, now, peers[node].seat, "reset");
+    peers[node].seat = NULL;
+}
+
+static void resume(int node) {
+    char host[8];
+    struct rdzv_join j = {.role = "default", .node_rank = node, .local_world_size = 1,
+                          .last_rank = node, .last_group_size = NODES, .rounds_seen = 1,
+                          .min_nodes = NODES, .max_nodes = NODES, .max_restarts = 3,
+                          .fixed_ranks = 1, .join_timeout_ms = 600000,
+                          .last_call_timeout_ms = 30000, .close_timeout_ms = 30000,
+                          .keep_alive_interval_ms = 5000, .keep_alive_max_attempt = 3,
+                          .instance = peers[node].instance,
+                          .connection = ++peers[node].connections};
+    struct rdzv_resume r = {.part = RDZV_PART_RUNS, .what = "", .world_size = NODES,
+                            .first_rank = (uint32_t) node};
+    (void) snprintf(host, sizeof(host), "n%d", node);
+    j.host = j.addr = host;
+    rdzv_resume_of_join(&j, &r);
+    peers[node].seat = coordinator_resume(c, now, &peers[node], &r);
+    ck_assert_ptr_nonnull(peers[node].seat);
 }
 
 static int inspections(void) {
@@ -268,6 +294,127 @@ START_TEST(reports_of_an_old_round_and_of_a_suspended_node_do_not_count) {
 }
 END_TEST
 
+/* HUNG was lost with the connection of the node that has to report the hang. */
+START_TEST(a_hang_is_declared_again_to_a_node_that_resumes) {
+    begin_all(IDLE);
+    for (int i = 0; i < NODES; i++) quiet(i, IDLE, IDLE, 5000);
+    answer(0, "a < main");
+    answer(1, "a < main");
+    answer(2, "b < main");
+    ck_assert_int_eq(peers[2].decides, 1);
+    lose_connection(2);
+    resume(2);
+    quiet(2, IDLE, IDLE, 6000);
+    ck_assert_int_eq(inspections(), 6);
+    answer(0, "a < main");
+    answer(1, "a < main");
+    answer(2, "b < main");
+    ck_assert_int_eq(peers[2].decides, 2);
+}
+END_TEST
+
+/* A new connection can come before the loss of the old one is known. A node that has made no report
+ * in this round repeats none. */
+START_TEST(a_hang_is_declared_again_on_a_new_connection) {
+    begin_all(RULE);
+    quiet(1, RULE, RULE, 5000);
+    ck_assert_int_eq(inspections(), 3);
+    resume(2);
+    ck_assert_int_eq(inspections(), 6);
+    for (int i = 0; i < NODES; i++) answer(i, i == 2 ? "b < main" : "a < main");
+    ck_assert_int_eq(peers[2].decides, 1);
+}
+END_TEST
+
+START_TEST(no_hang_is_declared_while_a_node_has_no_connection) {
+    begin_all(IDLE);
+    for (int i = 0; i < NODES; i++) quiet(i, IDLE, IDLE, 5000);
+    answer(0, "a < main");
+    lose_connection(2);
+    answer(1, "a < main");
+    now += 8000;
+    coordinator_tick(c, now);
+    ck_assert_int_eq(peers[0].hung + peers[1].hung, 0);
+    resume(2);
+    quiet(2, 0, 0, 0); /* its workers have gone on meanwhile */
+    for (int i = 0; i < NODES; i++) answer(i, "a < main");
+    ck_assert_int_eq(peers[0].hung + peers[1].hung, 0);
+    quiet(2, IDLE, IDLE, 5000);
+    for (int i = 0; i < NODES; i++) answer(i, "a < main");
+    ck_assert_int_eq(peers[0].hung, 1);
+}
+END_TEST
+
+/* While a node that has ended well has no connection, nothing is decided. */
+START_TEST(a_hang_is_declared_when_a_node_that_has_ended_well_is_gone) {
+    begin_all(IDLE);
+    quiet(0, IDLE, IDLE, 5000);
+    say(2, RDZV_SUCCEEDED);
+    struct coordinator_seat *seat = peers[2].seat;
+    lose_connection(2);
+    quiet(1, IDLE, IDLE, 5000);
+    ck_assert_int_eq(inspections(), 0);
+    coordinator_lost(c, now, seat, "its lease is over");
+    ck_assert_int_eq(inspections(), 2);
+    answer(0, "a < main");
+    answer(1, "a < main");
+    ck_assert_int_eq(peers[0].decides + peers[1].decides, 1);
+}
+END_TEST
+
+/* A node that does not watch for the reason cannot tell whether its workers have gone on, so
+ * another one reports the hang. */
+START_TEST(a_hang_is_reported_by_a_node_that_watches_for_it) {
+    begin((const uint64_t[NODES]){IDLE, IDLE, RULE});
+    quiet(2, 0, 0, 0);
+    quiet(0, IDLE, IDLE, 5000);
+    quiet(1, IDLE, IDLE, 5000);
+    answer(0, "a < main");
+    answer(1, "a < main");
+    answer(2, "b < main");
+    ck_assert_uint_eq(peers[0].last.rank, 2);
+    ck_assert_int_eq(peers[2].decides, 0);
+    ck_assert_int_eq(peers[0].decides + peers[1].decides, 1);
+}
+END_TEST
+
+/* The node that has to report the hang has gone on for its reason, but the others hang for another
+ * one, too. */
+START_TEST(a_hang_is_declared_again_for_a_reason_that_is_left) {
+    begin((const uint64_t[NODES]){IDLE | RULE, IDLE | RULE, RULE});
+    for (int i = 0; i < NODES; i++) {
+        uint64_t all = i == 2 ? RULE : IDLE | RULE;
+        quiet(i, all, all, 5000);
+    }
+    answer(0, "a < main");
+    answer(1, "a < main");
+    answer(2, "b < main");
+    ck_assert_int_eq(peers[2].decides, 1);
+    ck_assert_int_eq(inspections(), 3);
+    quiet(2, 0, 0, 0);
+    ck_assert_int_eq(inspections(), 6);
+    for (int i = 0; i < NODES; i++) answer(i, i == 2 ? "b < main" : "a < main");
+    ck_assert_uint_eq(peers[0].last.reasons, IDLE);
+    ck_assert_int_eq(peers[0].decides + peers[1].decides, 1);
+}
+END_TEST
+
+/* The reason for which the inspection began is gone, but the job hangs for another one. */
+START_TEST(a_hang_for_another_reason_is_inspected_anew) {
+    begin_all(IDLE | RULE);
+    for (int i = 0; i < NODES; i++) quiet(i, RULE, RULE, 5000);
+    ck_assert_int_eq(inspections(), 3);
+    quiet(0, IDLE | RULE, IDLE | RULE, 5000);
+    quiet(1, IDLE | RULE, IDLE | RULE, 5000);
+    quiet(2, IDLE | RULE, IDLE | RULE, 5000);
+    ck_assert_int_eq(inspections(), 3);
+    quiet(1, IDLE, IDLE, 5000); /* the line has come */
+    ck_assert_int_eq(inspections(), 6);
+    for (int i = 0; i < NODES; i++) answer(i, "a < main");
+    ck_assert_uint_eq(peers[0].last.reasons, IDLE);
+}
+END_TEST
+
 /* aside_after is 1: a failure that counts for a host sets the host aside. */
 static uint32_t count_aside(int decider) {
     struct coordinator_view v;
@@ -345,6 +492,13 @@ int main(void) {
     tcase_add_test(t, a_node_that_has_ended_well_is_not_idle);
     tcase_add_test(t, a_node_that_has_ended_well_may_have_written_the_lines);
     tcase_add_test(t, reports_of_an_old_round_and_of_a_suspended_node_do_not_count);
+    tcase_add_test(t, a_hang_is_declared_again_to_a_node_that_resumes);
+    tcase_add_test(t, a_hang_is_declared_again_on_a_new_connection);
+    tcase_add_test(t, no_hang_is_declared_while_a_node_has_no_connection);
+    tcase_add_test(t, a_hang_is_declared_when_a_node_that_has_ended_well_is_gone);
+    tcase_add_test(t, a_hang_for_another_reason_is_inspected_anew);
+    tcase_add_test(t, a_hang_is_reported_by_a_node_that_watches_for_it);
+    tcase_add_test(t, a_hang_is_declared_again_for_a_reason_that_is_left);
     tcase_add_test(t, without_an_odd_rank_no_host_is_blamed);
     tcase_add_test(t, a_node_cannot_speak_for_others);
     suite_add_tcase(s, t);

@@ -551,6 +551,19 @@ START_TEST(a_report_that_workers_are_quiet_is_repeated_after_resume) {
 }
 END_TEST
 
+/* A new coordinator has to know that the node may have written the lines that the rules want. */
+START_TEST(a_node_that_has_ended_well_repeats_its_report_after_resume) {
+    start_with(RDZV_VERSION_HANG);
+    ck_assert(tell_quiet(0, 0));
+    member_succeeded(m, now, 0);
+    member_disconnected(m, now, RENDEZVOUS_BROKEN, "reset");
+    struct rdzv_welcome w = {.version = RDZV_VERSION_HANG};
+    member_welcomed(m, now, &w);
+    ck_assert_int_eq(resumes, 1);
+    ck_assert_int_eq(quiets, 2);
+}
+END_TEST
+
 START_TEST(a_paired_test_is_begun_and_answered_only_while_the_node_waits) {
     struct rdzv_message msg = {.type = RDZV_PAIR};
     struct rdzv_welcome w = {.version = RDZV_VERSION_PAIRS};
@@ -816,6 +829,7 @@ int main(void) {
     tcase_add_test(t, only_a_new_report_that_workers_are_quiet_is_sent);
     tcase_add_test(t, a_paired_test_is_begun_and_answered_only_while_the_node_waits);
     tcase_add_test(t, a_report_that_workers_are_quiet_is_repeated_after_resume);
+    tcase_add_test(t, a_node_that_has_ended_well_repeats_its_report_after_resume);
     tcase_add_test(t, a_hang_of_another_round_is_not_passed_on);
     tcase_add_test(t, a_failure_waits_for_the_result_of_an_inquiry);
     tcase_add_test(t, a_failure_does_not_wait_long_for_an_inquiry);

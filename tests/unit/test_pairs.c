@@ -326,18 +326,56 @@ START_TEST(answers_of_an_old_test_and_second_answers_do_not_count) {
 }
 END_TEST
 
-/* All nodes stop and join again after a failure of node 0. */
-START_TEST(after_a_failure_only_the_node_that_failed_is_tested_again) {
-    begin(4, 4);
-    answer_all(-1);
+/* A worker of node `failed` fails, and the nodes first to last stop and join again. */
+static void restart_after(int failed, int first, int last) {
     struct rdzv_message m = {.type = RDZV_FAILED};
     m.failed = (struct rdzv_failed){.round = 0, .what = "exit 1"};
-    ck_assert_int_eq(coordinator_receive(c, now, peers[0].seat, &m, NULL), 0);
-    for (int i = 0; i < 4; i++) {
+    ck_assert_int_eq(coordinator_receive(c, now, peers[failed].seat, &m, NULL), 0);
+    for (int i = first; i <= last; i++) {
         struct rdzv_message again = {.type = RDZV_JOIN};
         again.join = (struct rdzv_join){.host = "", .addr = "", .role = "", .unfit = ""};
         ck_assert_int_eq(coordinator_receive(c, now, peers[i].seat, &again, NULL), 0);
     }
+}
+
+/* The time of a node that is not fit has passed, but it is not needed. */
+START_TEST(an_answer_has_a_time_limit_while_another_node_is_not_fit) {
+    begin(4, 4);
+    answer_all(0);
+    join(4, 4, 5004);
+    answer_all(0);
+    ck_assert_int_eq(rounds(), 4);
+    now += 20000;
+    coordinator_tick(c, now);
+    restart_after(1, 1, 4);
+    ck_assert_int_eq(peers[1].pair_count, peers[1].answered + 1);
+    coordinator_tick(c, coordinator_deadline(c));
+    while (coordinator_deadline(c) < now + 7000) coordinator_tick(c, coordinator_deadline(c));
+    ck_assert_int_eq(coordinator_deadline(c), now + 7000);
+}
+END_TEST
+
+/* Nodes that all fail with each other are tested again after 10 s, not at once. */
+START_TEST(nodes_that_were_not_fit_are_no_third_node) {
+    begin(3, 3);
+    for (int i = 0; i < 100; i++) {
+        if (i == 50) coordinator_tick(c, now += 10000);
+        for (int k = 0; k < 3; k++) {
+            if (peers[k].answered == peers[k].pair_count) continue;
+            peers[k].answered = peers[k].pair_count;
+            answer(k, "no route");
+        }
+    }
+    /* n0 with n1, n0 with n2; after n0 has come back: n1 with n2 */
+    for (int k = 0; k < 3; k++) ck_assert_int_eq(peers[k].pair_count, 2);
+}
+END_TEST
+
+/* All nodes stop and join again after a failure of node 0. */
+START_TEST(after_a_failure_only_the_node_that_failed_is_tested_again) {
+    begin(4, 4);
+    answer_all(-1);
+    restart_after(0, 0, 3);
     ck_assert_int_eq(peers[0].pair_count, 2);
     ck_assert_int_eq(peers[1].pair_count + peers[2].pair_count + peers[3].pair_count, 4);
     answer_all(-1);
@@ -361,6 +399,8 @@ int main(void) {
     tcase_add_test(t, a_third_node_shows_at_once_which_suspect_is_at_fault);
     tcase_add_test(t, a_lost_partner_is_no_failure);
     tcase_add_test(t, answers_of_an_old_test_and_second_answers_do_not_count);
+    tcase_add_test(t, an_answer_has_a_time_limit_while_another_node_is_not_fit);
+    tcase_add_test(t, nodes_that_were_not_fit_are_no_third_node);
     tcase_add_test(t, after_a_failure_only_the_node_that_failed_is_tested_again);
     suite_add_tcase(s, rule);
     suite_add_tcase(s, t);
