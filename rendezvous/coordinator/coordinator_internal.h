@@ -294,6 +294,14 @@ struct coordinator_seat {
     char texts[]; /* host, address and role of the node, each with its NUL */
 };
 
+/* number of discarded runs that a coordinator remembers: nodes of a run can come back after nodes
+ * that knew nothing of it have begun another one, and have gone */
+#define DISCARDED_MAX 4
+struct discarded_run {
+    uint64_t run;    /* its incarnation */
+    uint64_t rounds; /* number that its next round would have had */
+};
+
 struct coordinator {
     const struct coordinator_actions *actions;
     void *arg;
@@ -316,9 +324,9 @@ struct coordinator {
     /* true: this coordinator has drawn the incarnation; false: a JOIN named it */
     bool is_drawn;
     bool has_formed;       /* true: this coordinator has formed or rebuilt a round of this run */
-    /* the incarnation of the run that this coordinator has discarded last, and the number that its
-     * next round would have had; 0 = it has discarded none of which it had formed a round */
-    uint64_t discarded_run, discarded_rounds;
+    /* the runs that this coordinator has discarded after it had formed a round of them, the last one
+     * first; run 0 = there are no more */
+    struct discarded_run discarded[DISCARDED_MAX];
 
     enum coordinator_phase phase;
     uint64_t round;        /* number of the last round; valid if group_size is not 0 */

@@ -28,11 +28,23 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* If the run was discarded, its rounds go on with the number that the next one would have had. */
 static void recall_discarded(struct coordinator *c) {
-    if (c->incarnation == 0 || c->incarnation != c->discarded_run) return;
-    if (c->next_round < c->discarded_rounds) c->next_round = c->discarded_rounds;
+    for (size_t i = 0; i < DISCARDED_MAX && c->incarnation != 0; i++) {
+        const struct discarded_run *d = &c->discarded[i];
+        if (d->run == c->incarnation && c->next_round < d->rounds) c->next_round = d->rounds;
+    }
+}
+
+/* Notes the present run, of which this coordinator has formed a round, as the last one that was
+ * discarded. It takes the place of its own earlier entry, or of the oldest one. */
+static void note_discarded(struct coordinator *c) {
+    size_t i = 0;
+    while (i < DISCARDED_MAX - 1 && c->discarded[i].run != c->incarnation) i++;
+    memmove(&c->discarded[1], &c->discarded[0], i * sizeof(c->discarded[0]));
+    c->discarded[0] = (struct discarded_run){.run = c->incarnation, .rounds = c->next_round};
 }
 
 void incarnation_begin(struct coordinator *c, const struct rdzv_join *j) {
@@ -107,10 +119,7 @@ void incarnation_end_if_empty(struct coordinator *c) {
 }
 
 void incarnation_discard(struct coordinator *c) {
-    if (c->has_formed) {
-        c->discarded_run = c->incarnation;
-        c->discarded_rounds = c->next_round;
-    }
+    if (c->has_formed) note_discarded(c);
     coordinator_enter(c, COORDINATOR_EMPTY, "its last node is gone");
     coordinator_log(c, CR_LOG_INFO, "the last node is gone; the next one begins a new run");
     for (uint32_t i = 0; i < c->departed_count; i++) free(c->departed[i]);

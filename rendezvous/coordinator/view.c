@@ -35,7 +35,7 @@ void coordinator_look(const struct coordinator *c, struct coordinator_view *out)
     *out = (struct coordinator_view){.phase = c->phase,
                                      .incarnation = c->incarnation,
                                      .next_round = c->next_round,
-                                     .has_discarded = c->discarded_rounds > 0,
+                                     .has_discarded = c->discarded[0].rounds > 0,
                                      .restart_count = c->budget.restart_count,
                                      .spent = c->budget.spent,
                                      .losses = c->budget.losses,

@@ -1652,7 +1652,7 @@ END_TEST
 /* A spare learns the incarnation of the run, but no round. When all nodes are gone and the spare
  * comes back, the run goes on, and each of its rounds still has a number of its own. */
 START_TEST(the_rounds_of_a_run_that_was_discarded_keep_their_numbers) {
-    struct peer a = {0}, spare = {0}, again = {0}, fresh = {0};
+    struct peer a = {0}, spare = {0}, again = {0}, fresh = {0}, late = {0};
     setup(1, 1, 3);
     join(&a, "a"), join(&spare, "b");
     ck_assert_uint_eq(a.round.round, 0);
@@ -1669,6 +1669,11 @@ START_TEST(the_rounds_of_a_run_that_was_discarded_keep_their_numbers) {
     join(&fresh, "d"); /* a node of no run begins a run, and its rounds begin at 0 */
     ck_assert_uint_eq(fresh.round.incarnation, 102);
     ck_assert_uint_eq(fresh.round.round, 0);
+    lose(&fresh);
+    j.instance = 901;
+    join_as(&late, &j); /* a node of the earlier run comes after that */
+    ck_assert_uint_eq(late.round.incarnation, 101);
+    ck_assert_uint_eq(late.round.round, 2);
 }
 END_TEST
 

@@ -120,6 +120,7 @@ END_TEST
 
 struct peer {
     struct coordinator_seat *seat;
+    uint64_t instance;
     int rounds, pair_count, answered; /* answered: pair_count at the last answer_all() */
     struct rdzv_pair pair;
     char partner[16], waits[RDZV_TEXT_MAX];
@@ -162,6 +163,7 @@ static void join(int i, uint32_t wanted, uint32_t port) {
                           .instance = ++instances};
     (void) snprintf(host, sizeof(host), "n%d", i);
     j.host = j.addr = host;
+    peers[i].instance = j.instance;
     peers[i].seat = coordinator_join(c, now, &peers[i], false, &j);
     ck_assert_ptr_nonnull(peers[i].seat);
 }
@@ -326,17 +328,41 @@ START_TEST(answers_of_an_old_test_and_second_answers_do_not_count) {
 }
 END_TEST
 
+static void join_again(int i) {
+    struct rdzv_message again = {.type = RDZV_JOIN};
+    again.join = (struct rdzv_join){.host = "", .addr = "", .role = "", .unfit = ""};
+    ck_assert_int_eq(coordinator_receive(c, now, peers[i].seat, &again, NULL), 0);
+}
+
 /* A worker of node `failed` fails, and the nodes first to last stop and join again. */
 static void restart_after(int failed, int first, int last) {
     struct rdzv_message m = {.type = RDZV_FAILED};
     m.failed = (struct rdzv_failed){.round = 0, .what = "exit 1"};
     ck_assert_int_eq(coordinator_receive(c, now, peers[failed].seat, &m, NULL), 0);
-    for (int i = first; i <= last; i++) {
-        struct rdzv_message again = {.type = RDZV_JOIN};
-        again.join = (struct rdzv_join){.host = "", .addr = "", .role = "", .unfit = ""};
-        ck_assert_int_eq(coordinator_receive(c, now, peers[i].seat, &again, NULL), 0);
-    }
+    for (int i = first; i <= last; i++) join_again(i);
 }
+
+/* The answer may be lost with the connection. That is nobody's fault. */
+START_TEST(a_test_ends_when_its_node_resumes) {
+    begin(4, 4);
+    answer_all(-1);
+    restart_after(0, 0, 3);
+    ck_assert_int_eq(peers[0].pair_count, 2);
+    struct rdzv_resume r = {
+        .part = RDZV_PART_FAILED, .what = "exit 1", .world_size = 4, .host = "n0", .addr = "n0",
+        .role = "default", .node_rank = -1, .local_world_size = 1, .rounds_seen = 1,
+        .last_group_size = 4, .min_nodes = 4, .max_nodes = 4, .max_restarts = 3,
+        .join_timeout_ms = 600000, .last_call_timeout_ms = 30000, .close_timeout_ms = 30000,
+        .keep_alive_interval_ms = 5000000, .keep_alive_max_attempt = 3, .unfit = "",
+        .instance = peers[0].instance, .connection = 1};
+    peers[0].seat = coordinator_resume(c, now, &peers[0], &r);
+    ck_assert_ptr_nonnull(peers[0].seat);
+    join_again(0);
+    ck_assert_int_eq(peers[0].pair_count, 3);
+    answer_all(-1);
+    ck_assert_int_eq(rounds(), 8);
+}
+END_TEST
 
 /* The time of a node that is not fit has passed, but it is not needed. */
 START_TEST(an_answer_has_a_time_limit_while_another_node_is_not_fit) {
@@ -401,6 +427,7 @@ int main(void) {
     tcase_add_test(t, answers_of_an_old_test_and_second_answers_do_not_count);
     tcase_add_test(t, an_answer_has_a_time_limit_while_another_node_is_not_fit);
     tcase_add_test(t, nodes_that_were_not_fit_are_no_third_node);
+    tcase_add_test(t, a_test_ends_when_its_node_resumes);
     tcase_add_test(t, after_a_failure_only_the_node_that_failed_is_tested_again);
     suite_add_tcase(s, rule);
     suite_add_tcase(s, t);
