@@ -324,8 +324,8 @@ struct coordinator {
     /* true: this coordinator has drawn the incarnation; false: a JOIN named it */
     bool is_drawn;
     bool has_formed;       /* true: this coordinator has formed or rebuilt a round of this run */
-    /* the runs that this coordinator has discarded after it had formed a round of them, the last one
-     * first; run 0 = there are no more */
+    /* the runs that this coordinator has discarded after it had formed a round of them, the last
+     * one first; run 0 = there are no more */
     struct discarded_run discarded[DISCARDED_MAX];
 
     enum coordinator_phase phase;
