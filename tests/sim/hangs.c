@@ -157,6 +157,7 @@ static void add_seat(void *arg, const struct seat_view *seat) {
     if (seat->group_rank < 0 || (!runs && seat->state != SEAT_SUCCEEDED)) return;
     s->seats++;
     s->is_deaf = s->is_deaf || n->is_deaf;
+    s->conns = s->conns * 31 + (uintptr_t) n->conn; /* a new one begins the inspection anew */
     s->suspended += seat->suspended ? 1 : 0;
     if (!n->up || n->inc != (int) seat->pid) {
         if (runs) s->all = 0; /* the process has ended */
@@ -170,7 +171,6 @@ static void add_seat(void *arg, const struct seat_view *seat) {
     if (!runs) return;
     s->any |= is_in ? n->broken : 0;
     s->is_disturbed = s->is_disturbed || is_disturbed(s->host, n);
-    s->conns = s->conns * 31 + (uintptr_t) n->conn;
 }
 
 /* Finds out for which reasons the job hangs now, from what the nodes have told last; they may have
