@@ -6,10 +6,12 @@
  *     rendezvous --secret [K…]    default 10000 (as far as descriptors allow)
  *
  * With --relays, each 12,000 members have a process of their own and a relay of their own, which is
- * also a process; so K is not limited by the descriptors of one process. This prints "join", "push"
- * and "rejoin", how many bytes the coordinator's process has allocated per member (in the first
- * round, with all connections, and without what is allocated before the first join), and the
- * processor time of coordinator, relays and members, in microseconds per member.
+ * also a process; so K is not limited by the descriptors of one process. The times begin when all
+ * processes have their members ready to connect. This prints "join", "push" and "rejoin", how many
+ * bytes the coordinator's process has allocated per member (in the first round, with all
+ * connections, and without what is allocated before the first join), and the processor time of
+ * coordinator, relays and members, in microseconds per member: three columns for the first join
+ * alone, and three for everything, from the start of the processes to their end.
  *
  * Prints for each K: "join", the time from the first join until the last member has its round;
  * "1% late", the same time if 1 % of the members join 500 ms late, less these 500 ms; "push", the
@@ -53,6 +55,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -512,17 +515,23 @@ static void fail_or_stop(void) {
     (void) run_phase();
 }
 
+/* Reports that the process has its members, or that a phase is over for all of them. */
+static void answer(int answers) {
+    int64_t ready_ns = cr_monotonic_ns();
+    if (write(answers, &ready_ns, sizeof(ready_ns)) != sizeof(ready_ns)) die("pipe");
+}
+
 static void members_process(uint16_t port, int orders, int answers) {
     char order;
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (uv_loop_init(&loop) < 0) die("loop");
     make_nodes(port, "job");
+    answer(answers);
     while (read(orders, &order, 1) == 1) {
         uv_update_time(&loop);
         if (order != 'f') join_every(order == 'c');
         else fail_or_stop();
-        int64_t ready_ns = cr_monotonic_ns();
-        if (write(answers, &ready_ns, sizeof(ready_ns)) != sizeof(ready_ns)) die("pipe");
+        answer(answers);
     }
     _exit(0);
 }
@@ -540,32 +549,75 @@ static void run_relay(uint16_t upstream, int port_fd, int unused) {
     relay_process(upstream, port_fd);
 }
 
+/* Starts the relay before the pipes to the members exist, and closes the members' ends of these
+ * pipes. So only the members have them, and await_all() sees it if the members' process ends. */
 static void start_group(struct group *g, uint16_t upstream) {
     int ports[2], orders[2], answers[2];
     uint16_t port;
-    if (pipe2(ports, O_CLOEXEC) < 0 || pipe2(orders, O_CLOEXEC) < 0 ||
-        pipe2(answers, O_CLOEXEC) < 0)
-        die("pipe");
+    if (pipe2(ports, O_CLOEXEC) < 0) die("pipe");
     g->relay = start_process(run_relay, upstream, ports[1], -1);
+    (void) close(ports[1]);
     if (read(ports[0], &port, sizeof(port)) != sizeof(port)) die("a relay did not start");
+    (void) close(ports[0]);
+    if (pipe2(orders, O_CLOEXEC) < 0 || pipe2(answers, O_CLOEXEC) < 0) die("pipe");
     g->members = start_process(members_process, port, orders[0], answers[1]);
+    (void) close(orders[0]);
+    (void) close(answers[1]);
     g->orders = orders[1];
     g->answers = answers[0];
+}
+
+/* Waits until all processes with members have answered. Returns the time of the last answer in ns;
+ * since_ns if all were earlier. If one of these processes ends, this one ends, too. */
+static int64_t await_all(const struct group *groups, int n, int64_t since_ns) {
+    struct pollfd fds[GROUPS_MAX];
+    int64_t last_ns = since_ns, ready_ns;
+    for (int i = 0; i < n; i++) fds[i] = (struct pollfd){.fd = groups[i].answers, .events = POLLIN};
+    for (int left = n; left > 0;) {
+        if (poll(fds, (nfds_t) n, -1) < 0) die("poll");
+        for (int i = 0; i < n; i++) {
+            if (fds[i].revents == 0) continue;
+            if (read(fds[i].fd, &ready_ns, sizeof(ready_ns)) != sizeof(ready_ns))
+                die("a process of members has ended");
+            if (ready_ns > last_ns) last_ns = ready_ns;
+            fds[i].fd = -1; /* poll() ignores it */
+            left--;
+        }
+    }
+    return last_ns;
 }
 
 /* Makes all processes execute the phase `order`. Returns the time in ms until the last member was
  * ready. */
 static double order_all(const struct group *groups, int n, char order) {
-    int64_t began_ns = cr_monotonic_ns(), last_ns = began_ns, ready_ns;
+    int64_t began_ns = cr_monotonic_ns();
     for (int i = 0; i < n; i++) {
         if (write(groups[i].orders, &order, 1) != 1) die("pipe");
     }
+    return (double) (await_all(groups, n, began_ns) - began_ns) / 1e6;
+}
+
+/* Processor time in us of the processes of one run. */
+struct shares {
+    double coordinator, relays, members;
+};
+
+static struct shares shares_of(pid_t coordinator, const struct group *groups, int n) {
+    struct shares s = {.coordinator = cpu_of(coordinator).process};
     for (int i = 0; i < n; i++) {
-        if (read(groups[i].answers, &ready_ns, sizeof(ready_ns)) != sizeof(ready_ns))
-            die("a process of members has ended");
-        if (ready_ns > last_ns) last_ns = ready_ns;
+        s.relays += cpu_of(groups[i].relay).process;
+        s.members += cpu_of(groups[i].members).process;
     }
-    return (double) (last_ns - began_ns) / 1e6;
+    return s;
+}
+
+static void end_groups(const struct group *groups, int n, struct shares *used) {
+    for (int i = 0; i < n; i++) {
+        used->members += end_process(groups[i].members);
+        used->relays += end_process(groups[i].relay);
+        (void) close(groups[i].orders);
+        (void) close(groups[i].answers);
+    }
 }
 
 static void measure_relayed(int k) {
@@ -581,29 +633,31 @@ static void measure_relayed(int k) {
         count = k - first_member < SHARE ? k - first_member : SHARE;
         start_group(&groups[i], port);
     }
+    (void) await_all(groups, n, 0);
     double before = allocated(pid);
+    struct shares start = shares_of(pid, groups, n);
     double joined = order_all(groups, n, 'c');
+    struct shares join = shares_of(pid, groups, n), all = {0};
     /* wait 500 ms, in which the coordinator's process sends its output and frees the memory */
     (void) usleep(500000);
     double size = allocated(pid) - before;
     double pushed = order_all(groups, n, 'f'), again = order_all(groups, n, 'j');
-    double members_us = 0, relays_us = 0;
-    for (int i = 0; i < n; i++) {
-        members_us += end_process(groups[i].members);
-        relays_us += end_process(groups[i].relay);
-        (void) close(groups[i].orders);
-        (void) close(groups[i].answers);
-    }
-    (void) printf("%6d  %6d  %8.0f  %8.0f  %8.0f  %8.0f  %8.1f  %8.1f  %8.1f\n", k, n, joined,
-                  pushed, again, size / k, end_process(pid) / k, relays_us / k, members_us / k);
+    end_groups(groups, n, &all);
+    all.coordinator = end_process(pid);
+    (void) printf("%6d  %6d  %7.0f %7.0f %7.0f  %6.0f  %7.1f %7.1f %7.1f  %7.1f %7.1f %7.1f\n", k,
+                  n, joined, pushed, again, size / k, (join.coordinator - start.coordinator) / k,
+                  (join.relays - start.relays) / k, (join.members - start.members) / k,
+                  all.coordinator / k, all.relays / k, all.members / k);
     (void) fflush(stdout);
 }
 
 static int relayed_main(int argc, char **argv) {
     int64_t k;
     (void) printf("milliseconds; bytes that the coordinator allocates per member; processor "
-                  "time in us per member\n%6s  %6s  %8s  %8s  %8s  %8s  %8s  %8s  %8s\n", "K",
-                  "relays", "join", "push", "rejoin", "bytes", "coord.", "relays", "members");
+                  "time in us per member, of the first join and of all\n"
+                  "%6s  %6s  %7s %7s %7s  %6s  %7s %7s %7s  %7s %7s %7s\n", "K", "relays", "join",
+                  "push", "rejoin", "bytes", "coord.", "relays", "members", "coord.", "relays",
+                  "members");
     (void) fflush(stdout); /* or each process would print it again */
     for (int i = 2; i < argc; i++) {
         if (cr_parse_i64(argv[i], 2, RDZV_NODES_MAX, &k) < 0) {
