@@ -229,6 +229,7 @@ struct coordinator_seat {
     bool gave_notice; /* true: the node has said that it will leave */
     bool is_unfit;  /* true: the node's health check or its paired tests have failed */
     bool owes_progress; /* true: ASK_PROGRESS was sent, and the last PROGRESS is still to come */
+    bool asked_to_yield; /* true: a SPARE with `yields` was sent for the present electorates */
     bool told_spare;    /* true: the last WAITING said that the node is a spare */
     bool was_in;        /* true: the node was in the last round; set by choose_seats() */
     /* true: the node waited for a round when it sent LEAVE, so it has no workers to stop */
@@ -670,6 +671,8 @@ void succession_expire(struct coordinator *c, int64_t now_ms);
 /* Call this when the node of the seat begins to wait, and for each seat when a round has formed. If
  * the node waits while a round of this coordinator runs, sends SPARE, which names the heirs. */
 void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s);
+/* Call this when no node stops its workers and succession_may_form() is false. */
+void succession_settle_with_spares(struct coordinator *c);
 /* Sets lacks_majority. If it becomes true, and this coordinator has formed a round, stops the
  * round. */
 void succession_check(struct coordinator *c, int64_t now_ms);

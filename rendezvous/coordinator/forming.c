@@ -326,6 +326,7 @@ void coordinator_reconcile_forming(struct coordinator *c, int64_t now_ms) {
     if (c->last_call_ms == COORDINATOR_NEVER) c->last_call_ms = now_ms + last_call(c);
     /* no round forms before all nodes have stopped their workers, the last round is settled, and
      * nodes of an earlier coordinator's round have had their time to resume */
+    if (!has_stopping && !succession_may_form(c)) succession_settle_with_spares(c);
     if (has_stopping || !succession_may_form(c)) return;
     if (resuming_must_wait(c, now_ms)) {
         coordinator_wake_by(c, resuming_until(c, now_ms));

@@ -204,6 +204,7 @@ static void begin_own(struct coordinator *c) {
         struct coordinator_seat *s = c->seats[i];
         s->ballot_before = s->ballot;
         s->ballot = -1;
+        s->asked_to_yield = false;
     }
     if (u->heirs.count == 0) return;
     if (electorate_begin(&u->now, c->round + 1, c->formed_by, c->group_size, true) < 0) {
@@ -236,6 +237,37 @@ void succession_tell_spare(struct coordinator *c, const struct coordinator_seat 
     if (!c->succession.allows_heirs) return;
     m.spare.heirs = c->succession.heirs_text;
     seat_send(c, s, &m);
+}
+
+/* ---- nodes of the round before that wait beside the last one ---- */
+
+/* Returns whether the node can be asked to give up its vote in the electorate of the round before.
+ * A node that is in no round and waits takes no part in the last round, so it never shows by itself
+ * that it knows of that round. */
+static bool can_yield(const struct coordinator *c, const struct coordinator_seat *s) {
+    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT;
+    return waits && s->peer != NULL && electorate_is_open(&c->succession.before, s->ballot_before);
+}
+
+/* Most nodes of the round before may wait as spares beside the last round: they were lost and have
+ * joined again, or are not fit, or are set aside. Then that round is not settled when it ends. So
+ * the waiting nodes are asked to give up their votes, if that settles it. Only in this case: a node
+ * that has given up its vote elects no heir if this coordinator is lost in the meantime. */
+void succession_settle_with_spares(struct coordinator *c) {
+    struct coordinator_succession *u = &c->succession;
+    struct rdzv_message m = {.type = RDZV_SPARE};
+    uint32_t yielding = 0;
+    if (u->before.rounds_seen == 0 || !c->has_formed) return;
+    for (uint32_t i = 0; i < c->seat_count; i++) yielding += can_yield(c, c->seats[i]) ? 1 : 0;
+    if (!electorate_can_close(&u->before, yielding)) return;
+    m.spare.heirs = u->heirs_text;
+    m.spare.yields = c->round + 1;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (s->asked_to_yield || !can_yield(c, s)) continue;
+        s->asked_to_yield = true;
+        seat_send(c, s, &m);
+    }
 }
 
 /* ---- what follows from the majority ---- */

@@ -590,10 +590,13 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
 }
 
 /* Handles SPARE: if this coordinator is lost, the node searches among the heirs in SPARE. */
-static void got_spare(struct member *m, const struct rdzv_spare *spare) {
+static void got_spare(struct member *m, int64_t now_ms, const struct rdzv_spare *spare) {
     if (m->state != MEMBER_JOINING) return;
     m->home = m->at;
     succession_begin_beside(&m->succession, spare->heirs);
+    if (spare->yields <= m->rounds_seen || spare->yields > RDZV_ROUNDS_SEEN_MAX) return;
+    m->yielded_to = spare->yields;
+    keep_alive_hasten(&m->keep_alive, now_ms); /* the coordinator waits for the answer */
 }
 
 /* Handles STOP, and makes a beat due at once. After a failure the coordinator may wait until each
@@ -711,7 +714,7 @@ int member_receive(struct member *m, int64_t now_ms, const struct rdzv_message *
     case RDZV_CHANGE_AT: got_change_at(m, &msg->change_at); return 0;
     case RDZV_ASK_NOTICE: m->actions->on_notice(m->arg, &msg->ask_notice); return 0;
     case RDZV_WAITING: got_waiting(m, &msg->waiting); return 0;
-    case RDZV_SPARE: got_spare(m, &msg->spare); return 0;
+    case RDZV_SPARE: got_spare(m, now_ms, &msg->spare); return 0;
     case RDZV_ASK_DUMP: m->actions->on_dump(m->arg, msg->ask_dump.why); return 0;
     case RDZV_FAILURE: m->actions->on_failure(m->arg, &msg->failure); return 0;
     case RDZV_ASK_PROGRESS:
@@ -746,7 +749,9 @@ static void send_beat(struct member *m, int64_t now_ms) {
     beat.beat = (struct rdzv_beat){.sent_ms = now_ms,
                                    .rounds_over = 1 + m->rounds_seen - (in_round ? 1 : 0),
                                    .heard_at_ms = m->heard_at_ms,
-                                   .rounds_seen = m->rounds_seen};
+                                   .rounds_seen = m->yielded_to > m->rounds_seen
+                                                      ? m->yielded_to
+                                                      : m->rounds_seen};
     keep_alive_plan(&m->keep_alive, now_ms);
     m->actions->send(m->arg, &beat);
 }

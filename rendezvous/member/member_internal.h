@@ -69,6 +69,9 @@ struct member {
     /* time at which FAILED is sent even if the result of the inquiry has not come; CR_FOREVER = no
      * FAILED waits for a result */
     int64_t held_ms;
+    /* `yields` of the last SPARE that had one; if it is larger than rounds_seen, this node has no
+     * vote as a node of its last round */
+    uint64_t yielded_to;
     uint32_t kept;   /* number of workers that go on in the next round, at the last member_join() */
     char unfit[256]; /* why the node's health check has failed; "" = the node is fit */
     /* true: the agent has called member_join() while FAILED waits for the result of an inquiry */

@@ -53,7 +53,7 @@ void member_fill_join(const struct member *m, struct rdzv_join *join) {
     join->last_group_size = m->group_size;
     join->last_coordinator = m->last_coordinator;
     join->heard_at_ms = m->heard_at_ms;
-    join->heirs = m->succession.heirs.count;
+    join->heirs = m->yielded_to > m->rounds_seen ? 0 : m->succession.heirs.count;
     join->leader = m->succession.leader;
     join->leader_ended = m->leader_ended;
     join->before_seen = m->succession.before_seen;

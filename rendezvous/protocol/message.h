@@ -106,7 +106,8 @@
     V(4) \
     F(u32, heir_port)           /* port at which this node would host as an heir; 0 = none */ \
     F(i64, heard_at_ms)         /* newest at_ms in this connection's WELCOME and BEAT_ACKs */ \
-    F(u32, heirs)               /* number of heirs in the ROUND of the node's last round */ \
+    F(u32, heirs)               /* number of heirs in the ROUND of the node's last round; 0 if the \
+                                 * node has given up its vote of that round (SPARE.yields) */ \
     F(u32, leader)              /* `leader` in the ROUND of the node's last round */ \
     F(text, addresses)          /* the node's numeric addresses, with a blank between two */ \
     F(u32, leader_ended)        /* 1 = the coordinator has ended, as far as the node knows: it has \
@@ -160,7 +161,7 @@
     F(u64, rounds_over) \
     V(4) \
     F(i64, heard_at_ms)         /* newest at_ms in this connection's WELCOME and BEAT_ACKs */ \
-    F(u64, rounds_seen)         /* as in JOIN */ \
+    F(u64, rounds_seen)         /* as in JOIN, or `yields` of the last SPARE if that is larger */ \
     F(i64, wall_ns)             /* the node's wall clock, in ns since 1970; 0 = unknown */
 /* The node gives up this coordinator, which did not answer, and will look for another one. ABANDON
  * is the last message of a connection. Since version 4. */
@@ -327,7 +328,12 @@
 /* Names the heirs of the running round to a spare, which has no place in that round. If the
  * coordinator is lost, the spare joins the heir that has taken over. Since version 4. */
 #define RDZV_SPARE_FIELDS(F, V) \
-    F(text, heirs)              /* as in ROUND */
+    F(text, heirs)              /* as in ROUND */ \
+    V(9) \
+    /* yields: number of a round, plus 1. The node gives up its vote as a node of an earlier \
+     * round for ever, and answers with a BEAT whose rounds_seen is this number. 0 = it keeps its \
+     * vote */ \
+    F(u64, yields)
 /* Says why the node waits for a round; `what` ends a phrase that begins with "waiting". Since
  * version 3. */
 #define RDZV_WAITING_FIELDS(F, V) \

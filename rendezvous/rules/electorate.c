@@ -103,11 +103,19 @@ int64_t electorate_until(const struct electorate *e, int64_t now_ms) {
     return first;
 }
 
-bool electorate_is_closed(const struct electorate *e) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < e->size; i++) {
-        const struct ballot *b = &e->ballots[i];
-        if (!b->is_void && b->held_until_ms != CR_FOREVER) n++;
-    }
-    return n < quorum(e);
+static bool is_open(const struct ballot *b) {
+    return !b->is_void && b->held_until_ms != CR_FOREVER;
 }
+
+bool electorate_is_open(const struct electorate *e, int64_t rank) {
+    const struct ballot *b = find(e, rank);
+    return b != NULL && is_open(b);
+}
+
+bool electorate_can_close(const struct electorate *e, uint32_t yielding) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->size; i++) n += is_open(&e->ballots[i]) ? 1 : 0;
+    return n < quorum(e) + yielding;
+}
+
+bool electorate_is_closed(const struct electorate *e) { return electorate_can_close(e, 0); }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The worker of test_recovery_at_once.py: trains on the digits of the examples, in shards, until
-the file `last` in its folder names the last step. Each process writes what happens to it to the
-file <pid> of the folder, one JSON object a line."""
+the file `last` in its folder names the last step. Each process writes what happens to it to a file
+of the folder, <pid>-<time of its start>, one JSON object a line. The time is there because the
+kernel uses the numbers of processes again."""
 import argparse
 import hashlib
 import json
@@ -29,7 +30,7 @@ def main():
     parser.add_argument("--pause", type=float, default=0, help="seconds that a step takes longer")
     args = parser.parse_args()
 
-    file = open(args.folder / str(os.getpid()), "w", buffering=1)
+    file = open(args.folder / f"{os.getpid()}-{time.monotonic_ns()}", "w", buffering=1)
 
     def say(**what):
         file.write(json.dumps(what) + "\n")

@@ -42,7 +42,7 @@ class Process:
     """What a worker has written to its file, read as it grows."""
 
     def __init__(self, path):
-        self.pid, self.path, self.read = int(path.name), path, 0
+        self.pid, self.path, self.read = int(path.name.split("-")[0]), path, 0
         self.recoveries, self.size, self.begins, self.end, self.step = [], 0, None, None, 0
 
     def update(self):
@@ -67,7 +67,8 @@ class Job:
     """Two hosts with two ranks each, and a crun on the second host that waits for a place."""
 
     def __init__(self, tmp, net):
-        self.tmp, self.net, self.known, self.dead = tmp, net, {}, set()
+        self.tmp, self.net = tmp, net
+        self.known, self.dead = {}, set()  # Process by the name of its file; names of files
         self.folder = tmp / "workers"
         self.folder.mkdir()
         self.nodes = [self.start(0), self.start(1)]
@@ -89,10 +90,10 @@ class Job:
     def living(self):
         """{pid: Process} of the workers that train."""
         for path in self.folder.iterdir():
-            if path.name.isdigit() and int(path.name) not in self.dead:
-                self.known.setdefault(int(path.name), Process(path)).update()
-        return {pid: p for pid, p in self.known.items()
-                if pid not in self.dead and p.begins is not None}
+            if "-" in path.name and path.name not in self.dead:
+                self.known.setdefault(path.name, Process(path)).update()
+        return {p.pid: p for name, p in self.known.items()
+                if name not in self.dead and p.begins is not None}
 
     def is_whole(self):
         living = self.living().values()
@@ -121,10 +122,11 @@ class Job:
         SIGKILL, and from the moment at which the kernel reports the target's death, to its first
         new result; and its other times. Between the two moments the kernel frees the target's
         memory, for which it needs longer the more a process has mapped."""
-        before = {pid: len(p.recoveries) for pid, p in self.living().items() if pid not in victims}
+        living = self.living()
+        before = {p: len(p.recoveries) for pid, p in living.items() if pid not in victims}
         ends, pidfd = select.poll(), os.pidfd_open(target)
         ends.register(pidfd, select.POLLIN)
-        self.dead |= victims
+        self.dead |= {living[pid].path.name for pid in victims}
         killed = time.monotonic()
         os.kill(target, signal.SIGKILL)
         assert ends.poll(PATIENCE * 1000), "the target has not died"
@@ -132,11 +134,11 @@ class Job:
         died = time.monotonic()
 
         def go_on():
-            assert all(alive(p) for p in before), "a survivor has died\n" + self.text()
+            assert all(alive(p.pid) for p in before), "a survivor has died\n" + self.text()
             self.living()
-            return all(len(self.known[p].recoveries) > n for p, n in before.items())
+            return all(len(p.recoveries) > n for p, n in before.items())
         self.wait_for(go_on, "the survivors' next step")
-        last = [self.known[p].recoveries[before[p]] for p in before]
+        last = [p.recoveries[n] for p, n in before.items()]
         return [{"killed": r["result"] - killed, "died": r["result"] - died,
                  "told": r["told"] - died, "failed": r["failed"] - r["told"],
                  "round": r["round"] - r["failed"], "met": r["met"] - r["round"],
@@ -185,7 +187,7 @@ def weights_of_one_process(tmp, steps):
     (folder / "last").write_text(str(steps))
     subprocess.run([CRUN, WORKER, folder, f"--data={DATA}"], check=True, env=environment(),
                    stderr=subprocess.DEVNULL, timeout=PATIENCE * 20)
-    alone, = (Process(p) for p in folder.iterdir() if p.name.isdigit())
+    alone, = (Process(p) for p in folder.iterdir() if "-" in p.name)
     alone.update()
     return alone.end
 

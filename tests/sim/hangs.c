@@ -236,6 +236,9 @@ void hangs_after_event(struct host *h) {
     unsigned told = h->hung_told, deciders = h->hung_deciders;
     if (told == 0) return;
     h->hung_told = h->hung_deciders = 0;
+    /* if the node that has to report the hang has gone on, and a reason is left for which it does
+     * not watch, another inspection begins */
+    h->hangs_since = w->now;
     if (__builtin_popcount(deciders) != 1) {
         world_violation(w, "%d nodes have to report a hang", __builtin_popcount(deciders));
         return;

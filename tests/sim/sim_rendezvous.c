@@ -365,10 +365,8 @@ static void draw_job(struct world *w) {
     if (w->only_resets && w->wait_ms == 0) w->wait_ms = -1;
     draw_costs(w);
     w->kind = w->first == w ? kind_of(w->seed) : SEVERAL_JOBS;
-    w->join_ms = JOIN_TIME;
-    /* tests count as waiting, so join_timeout has to be longer than they take. With heirs it ends
-     * before the schedule does, as in the other kinds: README.md (Known) says why. */
-    if (w->kind == PAIR_TESTS) w->join_ms = 2 * JOIN_TIME + rnd(w, (w->heirs ? 3 : 10) * JOIN_TIME);
+    /* tests count as waiting, so join_timeout has to be longer than they take */
+    w->join_ms = w->kind == PAIR_TESTS ? 2 * JOIN_TIME + rnd(w, 10 * JOIN_TIME) : JOIN_TIME;
     if (w->kind == STATIC_RANKS) make_ranks_static(w);
     if (w->kind == ONLY_CUTS) make_few_nodes(w);
     if (w->kind == SEVERAL_JOBS) {

@@ -16,6 +16,7 @@ static int64_t now;
 static int connects, hang_ups, rounds, stops, ends, beats, joins, fails, leaves, last_outcome;
 static int64_t last_grace, last_beat;
 static struct rdzv_join last_join;
+static uint64_t last_beat_rounds; /* rounds_seen in the last BEAT */
 static int resumes;
 static struct rdzv_resume last_resume;
 static char why[RDZV_TEXT_MAX], last_log[RDZV_TEXT_MAX];
@@ -35,7 +36,11 @@ static void on_connect(void *arg) { (void) arg; connects++; }
 static void on_hang_up(void *arg) { (void) arg; hang_ups++; }
 static void on_send(void *arg, const struct rdzv_message *msg) {
     (void) arg;
-    if (msg->type == RDZV_BEAT) beats++, last_beat = msg->beat.sent_ms;
+    if (msg->type == RDZV_BEAT) {
+        beats++;
+        last_beat = msg->beat.sent_ms;
+        last_beat_rounds = msg->beat.rounds_seen;
+    }
     if (msg->type == RDZV_JOIN) joins++, last_join = msg->join;
     if (msg->type == RDZV_FAILED) fails++;
     if (msg->type == RDZV_RESUME) resumes++, last_resume = msg->resume;
@@ -413,6 +418,36 @@ START_TEST(the_death_of_a_killed_worker_is_reported_although_the_round_is_over) 
     }
     ck_assert_uint_eq(last_resume.part, RDZV_PART_FAILED);
     ck_assert_uint_eq(last_resume.blame, 1);
+}
+END_TEST
+
+/* The node waits beside round 6. The coordinator needs to know that this node elects nobody as a
+ * node of round 0, so the node says so at once, and names no heirs in its next JOIN. */
+START_TEST(a_waiting_node_gives_up_its_vote_when_it_is_asked_to) {
+    struct rdzv_welcome w = {.version = RDZV_VERSION_KEPT, .in_launcher = 1};
+    struct rdzv_message round = {.type = RDZV_ROUND}, stop = {.type = RDZV_STOP};
+    struct rdzv_message spare = {.type = RDZV_SPARE, .spare = {.heirs = "0 z 13"}};
+    round.round = (struct rdzv_round){.group_rank = 2, .group_world_size = 4, .master_addr = "a",
+                                      .heirs = "1 x 11;3 y 12"};
+    stop.stop.why = "a test";
+    setup(-1);
+    member_join(m, now, 0);
+    member_welcomed(m, now, &w);
+    hear(&round), hear(&stop);
+    member_join(m, now, 0);
+    ck_assert_uint_eq(last_join.heirs, 2);
+    hear(&spare);
+    pass(0);
+    int before = beats;
+    spare.spare.yields = 7;
+    hear(&spare);
+    pass(0);
+    ck_assert_int_eq(beats, before + 1);
+    ck_assert_uint_eq(last_beat_rounds, 7);
+    member_disconnected(m, now, RENDEZVOUS_CLOSED, "gone");
+    ck_assert_int_eq(aimed_port, 13);
+    member_welcomed(m, now, &w);
+    ck_assert(last_join.heirs == 0 && last_join.rounds_seen == 1);
 }
 END_TEST
 
@@ -815,6 +850,7 @@ int main(void) {
     tcase_add_test(t, a_failed_node_gets_only_a_stop_with_a_limit);
     tcase_add_test(t, old_rounds_do_not_count);
     tcase_add_test(t, a_leaving_node_stays_connected_and_sends_only_beats);
+    tcase_add_test(t, a_waiting_node_gives_up_its_vote_when_it_is_asked_to);
     tcase_add_test(t, a_node_that_has_lost_an_heir_joins_no_other_coordinator_at_once);
     tcase_add_test(t, a_leaving_node_obeys_the_time_limit_of_a_stop);
     tcase_add_test(t,

@@ -116,8 +116,20 @@ START_TEST(a_ballot_that_is_held_for_ever_is_neither_free_nor_void) {
     ck_assert(!electorate_may_decide(&e, 50)); /* two ballots of four are no majority */
     /* no other coordinator can get three of the four ballots */
     ck_assert(electorate_is_closed(&e));
+    ck_assert(!electorate_is_open(&e, 0) && !electorate_is_open(&e, 1));
+    ck_assert(electorate_is_open(&e, 2) && !electorate_is_open(&e, 4));
     electorate_hold(&e, 2, 100);
     ck_assert(electorate_may_decide(&e, 50));
+    electorate_end(&e);
+}
+END_TEST
+
+START_TEST(an_electorate_closes_when_enough_nodes_give_up_their_votes) {
+    struct electorate e = {.rounds_seen = 0};
+    ck_assert_int_eq(electorate_begin(&e, 1, 7, 5, true), 0);
+    electorate_hold(&e, 0, CR_FOREVER);
+    ck_assert(!electorate_can_close(&e, 1)); /* three of the four others could win */
+    ck_assert(electorate_can_close(&e, 2));
     electorate_end(&e);
 }
 END_TEST
@@ -327,7 +339,7 @@ struct peer {
     int64_t stop_limit_ms;
     struct rdzv_round round;
     char heirs[RDZV_HEIRS_TEXT_MAX], why[RDZV_TEXT_MAX];
-    uint64_t settled;
+    uint64_t settled, yields; /* in the last BEAT_ACK, and in the last SPARE */
     struct rdzv_join join;
 };
 
@@ -344,6 +356,7 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
     if (m->type == RDZV_END) p->ends++, (void) snprintf(p->why, sizeof(p->why), "%s", m->end.why);
     if (m->type == RDZV_SPARE) {
         (void) snprintf(p->heirs, sizeof(p->heirs), "%s", m->spare.heirs);
+        p->yields = m->spare.yields;
     }
     if (m->type != RDZV_ROUND) return;
     p->rounds++;
@@ -389,8 +402,8 @@ static void new_coordinator(bool is_heir) {
 
 static void join(struct peer *p, uint64_t instance) {
     static uint64_t connections;
-    const char *hosts[] = {"", "a", "b", "d", "spare"};
-    uint32_t ports[] = {0, 0, 11, 12, 13};
+    const char *hosts[] = {"", "a", "b", "d", "spare", "second spare"};
+    uint32_t ports[] = {0, 0, 11, 12, 13, 14};
     struct rdzv_join j = p->join;
     j.host = j.addr = hosts[instance];
     j.role = "default";
@@ -731,6 +744,36 @@ START_TEST(no_round_forms_before_the_last_one_is_settled) {
 }
 END_TEST
 
+/* Makes b and d wait without a place in the round, because they are not fit, and forms round 1 of a
+ * and two spares. So round 1 is not settled: b and d do not learn of it. */
+static void form_a_round_beside_the_majority(struct peer *spares) {
+    struct rdzv_message abandon = {.type = RDZV_ABANDON, .abandon.why = "no answer"};
+    join(&spares[0], 4), join(&spares[1], 5);
+    ck_assert_int_eq(coordinator_receive(c, now, d.seat, &abandon, NULL), 0);
+    coordinator_lost(c, now, d.seat, "its connection was reset");
+    b.join.unfit = d.join.unfit = "the GPU is gone";
+    join(&d, 3);
+    join_again(&b), join_again(&a);
+    ck_assert_int_eq(spares[0].rounds + spares[1].rounds, 2);
+    beat(&a);
+    ck_assert_uint_eq(a.settled, 0);
+}
+
+START_TEST(nodes_that_wait_beside_a_round_give_up_their_votes_when_it_ends) {
+    struct peer spares[2] = {{.rounds = 0}, {.rounds = 0}};
+    form_a_round_beside_the_majority(spares);
+    ck_assert(b.yields == 0 && d.yields == 0); /* they may still have to elect an heir */
+    coordinator_lost(c, now, spares[0].seat, "its connection was closed");
+    spares[0].seat = NULL;
+    join_again(&spares[1]), join_again(&a);
+    ck_assert(b.yields == 2 && d.yields == 2);
+    ck_assert_int_eq(a.rounds, 2);
+    b.join.rounds_seen = b.yields;
+    beat(&b); /* one of three votes is left, so nobody can be elected any more */
+    ck_assert_int_eq(a.rounds, 3);
+}
+END_TEST
+
 /* The launcher at the endpoint was started again. A majority of round 1 joins its coordinator. But
  * round 1 is not settled: nodes of round 0 may have elected an heir. So the coordinator may not
  * decide, and sends the nodes away. It has formed no round, so it forgets them: new nodes begin
@@ -774,6 +817,7 @@ int main(void) {
     tcase_add_test(t, an_heir_needs_more_than_half_and_half_is_enough_to_stay);
     tcase_add_test(t, who_may_have_lost_to_another_coordinator_has_to_win_again);
     tcase_add_test(t, a_ballot_that_is_held_for_ever_is_neither_free_nor_void);
+    tcase_add_test(t, an_electorate_closes_when_enough_nodes_give_up_their_votes);
     tcase_add_test(t, nodes_that_have_ended_elect_nobody);
     tcase_add_test(t, a_ballot_belongs_to_one_node);
     tcase_add_test(t, after_the_end_of_the_process_an_heir_serves_at_once);
@@ -808,6 +852,7 @@ int main(void) {
     tcase_add_test(t, a_node_that_was_elsewhere_does_not_get_its_seat_back);
     tcase_add_test(t, an_heir_begins_no_run_of_its_own);
     tcase_add_test(t, no_round_forms_before_the_last_one_is_settled);
+    tcase_add_test(t, nodes_that_wait_beside_a_round_give_up_their_votes_when_it_ends);
     tcase_add_test(t, a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_away);
     suite_add_tcase(s, t);
     return run_suite(s);
