@@ -93,7 +93,7 @@ static int finish(struct worker_process *w, const struct worker_spawn *how, stru
     int rc = spawn_finish(slot, what);
     if (rc < 0) worker_unregister(w);
     if (rc != -ENOTSUP || slot->request.cgroup_fd < 0) return rc;
-    give_up_cgroup(w->nursery, 0);
+    give_up_cgroup(w->nursery, slot->report.rc);
     *what = "start";
     rc = begin(w, how, slot, -1);
     return rc < 0 ? rc : finish(w, how, slot, what);

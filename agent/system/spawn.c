@@ -55,7 +55,7 @@
 #define MAY_BORROW 0
 #endif
 
-static const char *const step_name[] = {"start", "make a session for", "redirect",
+static const char *const step_name[] = {"start", "make a session for", "move", "redirect",
                                         "set the CPUs of", "execute"};
 
 /* ---- system calls without the C library ---- */
@@ -204,13 +204,14 @@ static long leave_shared_files(const int stdio[3]) {
     return kernel_call(SYS_close_range, top + 1, ~0U, CLOSE_RANGE_UNSHARE, 0);
 }
 
-/* Moves the calling child, which was forked, into the cgroup. If that fails, the warden still finds
- * the child by the token in its environment, as on machines without cgroups. */
-static void enter_cgroup(int cgroup_fd) {
+/* Moves the calling child, which was forked, into the cgroup. Returns 0 or a negative errno. */
+static long enter_cgroup(int cgroup_fd) {
     long fd = kernel_call(SYS_openat, cgroup_fd, (long) "cgroup.procs", O_WRONLY | O_CLOEXEC, 0);
-    if (fd < 0) return;
-    (void) kernel_call(SYS_write, fd, (long) "0", 1, 0); /* writing "0" moves the calling process */
+    if (fd < 0) return fd;
+    /* writing "0" moves the calling process */
+    long written = kernel_call(SYS_write, fd, (long) "0", 1, 0);
     (void) kernel_call(SYS_close, fd, 0, 0, 0);
+    return written < 0 ? written : 0;
 }
 
 static void child_main(struct spawn_slot *slot) {
@@ -226,7 +227,9 @@ static void child_main(struct spawn_slot *slot) {
     (void) kernel_call(SYS_prctl, PR_SET_PTRACER, slot->parent, 0, 0);
     long rc = kernel_call(SYS_setsid, 0, 0, 0, 0);
     if (rc < 0) child_fail(slot, SPAWN_SESSION, rc);
-    if (slot->report_out >= 0 && request->cgroup_fd >= 0) enter_cgroup(request->cgroup_fd);
+    bool is_forked = slot->report_out >= 0;
+    if (is_forked && request->cgroup_fd >= 0) rc = enter_cgroup(request->cgroup_fd);
+    if (rc < 0) child_fail(slot, SPAWN_CGROUP, rc);
     rc = slot->uses_our_memory ? leave_shared_files(request->stdio) : 0;
     if (rc == 0) rc = place_stdio(request->stdio);
     if (rc < 0) child_fail(slot, SPAWN_STDIO, rc);
@@ -362,9 +365,11 @@ int spawn_finish(struct spawn_slot *slot, const char **what) {
     *what = step_name[slot->report.step];
     int rc = slot->report.rc;
     /* If the child executed no instruction, the kernel has killed it: Linux 6.18 kills a new
-     * process if cgroup.kill was used more often on its cgroup than on the parent's cgroup. For
-     * -ENOTSUP the caller repeats the start without the cgroup. */
-    if (slot->report.step == SPAWN_CLONE && slot->request.cgroup_fd >= 0) rc = -ENOTSUP;
+     * process if cgroup.kill was used more often on its cgroup than on the parent's cgroup. A
+     * forked child may also have failed to enter the cgroup. For -ENOTSUP the caller repeats the
+     * start without the cgroup. */
+    bool is_outside = slot->report.step == SPAWN_CLONE || slot->report.step == SPAWN_CGROUP;
+    if (is_outside && slot->request.cgroup_fd >= 0) rc = -ENOTSUP;
     if (rc < 0)
         while (waitpid(slot->child.pid, NULL, 0) < 0 && errno == EINTR) continue;
     return rc;

@@ -32,7 +32,14 @@ struct spawned {
 };
 
 /* The parts of a start, in their order. A report names the part that the child began last. */
-enum spawn_step { SPAWN_CLONE, SPAWN_SESSION, SPAWN_STDIO, SPAWN_CPUS, SPAWN_EXEC };
+enum spawn_step {
+    SPAWN_CLONE,
+    SPAWN_SESSION,
+    SPAWN_CGROUP,
+    SPAWN_STDIO,
+    SPAWN_CPUS,
+    SPAWN_EXEC
+};
 
 struct spawn_report {
     int rc;               /* 0, or the negative errno with which `step` failed */
@@ -80,7 +87,8 @@ int spawn_begin(struct spawn_slot *slot, const struct spawn_request *request, bo
  * if it has executed the program. On error it waits for the child's death, sets *what to a verb
  * that names what failed ("execute", …), and returns a negative errno; the caller must still close
  * the pidfd. The error -ENOTSUP means that the caller should start the process once more without
- * the cgroup. */
+ * the cgroup; slot->report.rc is the negative errno that says why, or 0 if the kernel has killed
+ * the child at its start. */
 int spawn_finish(struct spawn_slot *slot, const char **what);
 
 /* Fault points: changes of behaviour that only test programs define. */

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -438,6 +439,88 @@ START_TEST(test_a_cgroup_that_kills_at_birth) {
     for (size_t i = 0; i < 3; i++) ck_assert_int_eq(p.ended[i].exit_code, 6);
     end_all(&p, SIGTERM, PATIENCE_MS);
     place_close(&p);
+}
+END_TEST
+
+/* ---- a cgroup in which no worker can be started ---- */
+
+/* Sends what this process writes to stderr into a file of its own. Returns the file. */
+static FILE *divert_stderr(void) {
+    FILE *said = tmpfile();
+    ck_assert_ptr_nonnull(said);
+    ck_assert_int_eq(dup2(fileno(said), STDERR_FILENO), STDERR_FILENO);
+    return said;
+}
+
+static size_t count_lines(FILE *said, const char *text) {
+    char line[4096];
+    size_t count = 0;
+    rewind(said);
+    while (fgets(line, sizeof line, said) != NULL) count += strstr(line, text) != NULL;
+    return count;
+}
+
+/* Opens a nursery with a cgroup. Returns false if this process may make none, in which case there
+ * is nothing to test. */
+static bool open_with_cgroup(struct place *p, int way) {
+    choose_way(way);
+    choose_containment(1);
+    place_open(p);
+    if (p->n->cgroup.fd >= 0) return true;
+    (void) printf("note: no cgroup v2 is delegated here; not tested\n");
+    place_close(p);
+    return false;
+}
+
+/* Somebody removes the cgroup while no worker is in it. The kernel refuses a clone3() into it with
+ * ENODEV, and a forked child finds no file cgroup.procs. */
+START_TEST(test_a_cgroup_that_takes_no_worker_is_given_up_and_named) {
+    struct place p;
+    FILE *said = divert_stderr();
+    if (!open_with_cgroup(&p, _i)) return;
+    ck_assert_int_eq(rmdir(p.n->cgroup.path), 0);
+    for (size_t i = 0; i < 3; i++) (void) start_shell(&p, "exit 6", -1, NULL);
+    run_until_ended(&p, 3);
+    for (size_t i = 0; i < 3; i++) ck_assert_int_eq(p.ended[i].exit_code, 6);
+    ck_assert_uint_eq(count_lines(said, "warning: cannot start a worker in the cgroup '"), 1);
+    ck_assert_uint_eq(count_lines(said, p.n->cgroup.path), 1);
+    ck_assert_uint_eq(count_lines(said, strerror(ENODEV)) + count_lines(said, strerror(ENOENT)), 1);
+    ck_assert_uint_eq(count_lines(said, "workers start outside of it"), 1);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+    (void) fclose(said);
+}
+END_TEST
+
+/* Lets this process have no further process, and tries to start a worker. If this process is root,
+ * which has no such limit, it is somebody else meanwhile. */
+static int try_start_above_the_limit(struct place *p, struct cr_error *err) {
+    struct rlimit limit, none;
+    bool is_root = geteuid() == 0;
+    ck_assert_int_eq(getrlimit(RLIMIT_NPROC, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NPROC, &none), 0);
+    if (is_root) ck_assert_int_eq(setresuid(65534, 65534, 0), 0);
+    int rc = try_start(p, "/bin/true", err);
+    if (is_root) ck_assert_int_eq(setresuid(0, 0, 0), 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_NPROC, &limit), 0);
+    return rc;
+}
+
+/* The error of a start that has nothing to do with the cgroup does not cost the cgroup. */
+START_TEST(test_the_limit_of_processes_does_not_cost_the_cgroup) {
+    struct place p;
+    struct cr_error err = {0};
+    FILE *said = divert_stderr();
+    if (!open_with_cgroup(&p, _i)) return;
+    ck_assert_int_eq(try_start_above_the_limit(&p, &err), -EAGAIN);
+    ck_assert_ptr_nonnull(strstr(err.text, "raise the limit of processes"));
+    struct worker_process *w = start_shell(&p, "exec sleep 1000", -1, NULL);
+    ck_assert(cgroup_has(&p.n->cgroup, worker_pid(w)));
+    ck_assert_uint_eq(count_lines(said, "cgroup"), 0);
+    end_all(&p, SIGKILL, PATIENCE_MS);
+    place_close(&p);
+    (void) fclose(said);
 }
 END_TEST
 
@@ -983,6 +1066,8 @@ int main(void) {
     tcase_add_loop_test(starting, test_exit_before_the_pid_is_noted, 0, 3);
     tcase_add_loop_test(starting, test_many_at_once, 0, 3);
     tcase_add_test(starting, test_a_cgroup_that_kills_at_birth);
+    tcase_add_loop_test(starting, test_a_cgroup_that_takes_no_worker_is_given_up_and_named, 0, 2);
+    tcase_add_loop_test(starting, test_the_limit_of_processes_does_not_cost_the_cgroup, 0, 2);
     tcase_add_test(starting, test_sigchld_ignored_is_refused);
     suite_add_tcase(s, starting);
     TCase *ending = tcase_create("ending");
