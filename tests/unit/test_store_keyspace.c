@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static struct store_keyspace keys;
 static struct peer a, b, c;
@@ -443,6 +446,34 @@ START_TEST(test_big_values_are_shared_not_changed) {
     hear_value(&a, big);
     assert_holds("big", "small");
     free(big);
+}
+END_TEST
+
+/* The kernel may still send from the pages of a lent value, so their bytes must not change when the
+ * value is freed. It gives up no pages that are locked into memory (mlock(2)), so the memory of
+ * such a value must not be used again. The system call is made directly, because the sanitizers
+ * replace mlock() by a function that does nothing. */
+START_TEST(test_locked_pages_of_a_lent_value_are_not_used_again) {
+    enum { SIZE = 256 << 10, OTHERS = 20 };
+    static uint8_t *lent; /* static, so that LeakSanitizer finds the memory, which is not freed */
+    struct store_value *v = store_value_new(SIZE), *other[OTHERS];
+    ck_assert_ptr_nonnull(v);
+    lent = v->data;
+    memset(lent, 'a', SIZE);
+    v->len = SIZE;
+    v->lent = 1;
+    if (syscall(SYS_mlock, lent, SIZE) < 0) {
+        (void) printf("note: no memory can be locked here; not tested: %s\n", strerror(errno));
+        store_value_unref(v);
+        return;
+    }
+    store_value_unref(v);
+    for (int i = 0; i < OTHERS; i++) {
+        other[i] = store_value_new(SIZE);
+        memset(other[i]->data, 'b', SIZE);
+    }
+    for (size_t i = 0; i < SIZE; i++) ck_assert_uint_eq(lent[i], 'a');
+    for (int i = 0; i < OTHERS; i++) store_value_unref(other[i]);
 }
 END_TEST
 
@@ -1024,6 +1055,7 @@ static void add_values(TCase *t) {
     tcase_add_test(t, test_list_keys_counts_what_num_keys_counts);
     tcase_add_loop_test(t, test_a_long_list_in_pieces, 0, 3);
     tcase_add_test(t, test_big_values_are_shared_not_changed);
+    tcase_add_test(t, test_locked_pages_of_a_lent_value_are_not_used_again);
     tcase_add_test(t, test_unsent_values_stay_counted);
     tcase_add_test(t, test_what_is_deleted_is_free);
 }

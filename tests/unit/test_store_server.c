@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -481,6 +482,48 @@ START_TEST(test_a_wait_holds_up_nobody_else) {
 }
 END_TEST
 
+/* ---- values that were lent to the kernel ---- */
+
+#define BIG (256 << 10) /* bytes; values of this size are lent */
+
+/* Sets /k to BIG times `byte`, and waits until the server has set it. */
+static void set_big(int fd, char byte) {
+    static char request[19 + BIG + 1] = "\0\x02\0\0\0\0\0\0\0/k";
+    uint8_t raw[8];
+    store_put_u64(request + 11, BIG);
+    memset(request + 19, byte, BIG);
+    request[19 + BIG] = 6;
+    say(fd, request, sizeof(request));
+    hear(fd, raw, 8);
+}
+
+/* A client does not read its reply, whose pages are lent to the kernel, while the key gets other
+ * values. All memory of this process is locked, so the kernel takes no pages back; only the
+ * sanitizers let no memory be locked, and the pages are given up as usual. */
+START_TEST(test_a_lent_reply_does_not_change_when_memory_is_locked) {
+    static char reply[8 + BIG];
+    uint16_t port;
+    struct store_space *space = open_space(&port);
+    int fd = dial(port), reader = dial(port);
+    if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0) {
+        (void) printf("note: the memory cannot be locked here; not tested: %s\n", strerror(errno));
+        return;
+    }
+    /* after these, the allocator takes and frees values without mapping memory */
+    for (int i = 0; i < 4; i++) set_big(fd, 'x');
+    set_big(fd, 'a');
+    say(reader, "\x02\x02\0\0\0\0\0\0\0/k", 11);
+    struct pollfd readable = {.fd = reader, .events = POLLIN};
+    ck_assert_int_eq(poll(&readable, 1, 60000), 1);
+    for (int i = 0; i < 20; i++) set_big(fd, 'b');
+    hear(reader, reply, sizeof(reply));
+    for (size_t i = 8; i < sizeof(reply); i++) ck_assert_int_eq(reply[i], 'a');
+    (void) close(fd);
+    (void) close(reader);
+    store_space_close(space);
+}
+END_TEST
+
 START_TEST(test_stop_with_everything_open) {
     uint16_t port;
     struct store_space *space = open_space(&port);
@@ -504,6 +547,7 @@ int main(void) {
     tcase_add_test(t, test_a_registered_magic_gets_the_connection);
     tcase_add_test(t, test_calls_from_many_threads);
     tcase_add_test(t, test_a_wait_holds_up_nobody_else);
+    tcase_add_test(t, test_a_lent_reply_does_not_change_when_memory_is_locked);
     tcase_add_test(t, test_stop_with_everything_open);
     suite_add_tcase(suite, t);
     t = tcase_create("turn by turn");
