@@ -195,8 +195,8 @@ extern const struct job_table_actions host_job_actions;
 
 struct coordinator_host *host_of_job(const struct host_job *job);
 struct job_store *host_job_store(struct host_job *job);
-/* Calls job_table_get() with the address of `peer`; if `peer` is NULL, the job is made for this
- * host's own node. */
+/* Calls job_table_get() with the address from which the connection of `peer`, or of its relay, has
+ * come; if `peer` is NULL, the job is made for this host's own node. */
 int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
                  struct host_job **out, struct cr_error *err);
 /* Calls job_table_connect() for the peer, and stores the job in peer->job. */

@@ -95,9 +95,9 @@ void job_table_clear(struct job_table *t);
 /* Returns the job with that run id, or NULL. */
 struct host_job *job_table_find(const struct job_table *t, const char *run_id);
 /* Stores in *out the job with that run id. If there is no such job, makes it. `maker` is the
- * address of the node in another process that has named the job; NULL = another address, to which
- * no limit applies: that of this host's own node, or one that is not known. Returns 0; or -ENOMEM,
- * or -EUSERS if there are too many jobs already, and a text in err. */
+ * address, not all 0, of the node in another process that has named the job; NULL = that of this
+ * host's own node, to which no limit applies. Returns 0; or -ENOMEM, or -EUSERS if there are too
+ * many jobs already, and a text in err. */
 int job_table_get(struct job_table *t, int64_t now_ms, const char *run_id,
                   const struct cr_ip *maker, struct host_job **out, struct cr_error *err);
 /* Call this when a node has sent HELLO, after job_table_judge(). Stores the job of the node in

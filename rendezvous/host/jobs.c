@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -128,19 +129,29 @@ const struct job_table_actions host_job_actions = {
 
 /* ---- other functions ---- */
 
+/* Returns the address to whose share of jobs a job counts that `peer` makes, and stores it in *out;
+ * or returns NULL if `peer` is NULL or in this process, and no share is needed. It is the address
+ * of the other end of the connection. For a node behind a relay this is the relay's address,
+ * because a stranger that acts as a relay may name any address of the node. If the connection is
+ * reset already, its address is not known any more; all jobs of unknown addresses count to one
+ * address that no machine has. */
+static const struct cr_ip *maker_of(const struct host_peer *peer, struct cr_ip *out) {
+    if (peer == NULL || peer->local) return NULL;
+    const struct host_peer *end = peer->is_relayed ? host_relay_of(peer) : peer;
+    if (end == NULL || host_peer_ip(end, out) < 0) memset(out, 0xff, sizeof(*out));
+    return out;
+}
+
 int host_get_job(struct coordinator_host *host, const struct host_peer *peer, const char *run_id,
                  struct host_job **out, struct cr_error *err) {
     struct cr_ip maker;
-    bool is_known = peer != NULL && host_peer_ip(peer, &maker) == 0;
-    return job_table_get(&host->jobs, host_now_ms(host), run_id, is_known ? &maker : NULL, out,
-                         err);
+    return job_table_get(&host->jobs, host_now_ms(host), run_id, maker_of(peer, &maker), out, err);
 }
 
 int host_connect_job(struct host_peer *peer, const char *run_id, struct cr_error *err) {
     struct coordinator_host *host = peer->host;
     struct cr_ip maker;
-    bool is_known = host_peer_ip(peer, &maker) == 0;
-    return job_table_connect(&host->jobs, host_now_ms(host), run_id, is_known ? &maker : NULL,
+    return job_table_connect(&host->jobs, host_now_ms(host), run_id, maker_of(peer, &maker),
                              peer->local, &peer->job, err);
 }
 

@@ -7,12 +7,14 @@ import os
 import re
 import signal
 import socket
+import struct
 import sys
 import pathlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from crun_test import BUILD, PACE, TIMEOUT_S, clean_env, read_text, run, run_tests, start, wait_for
-from rdzv_raw import LOST, SUCCEEDED, Member
+from nodes import Nodes
+from rdzv_raw import LOST, MAGIC, NAMES, SUCCEEDED, Member, encode
 
 CRUN_AGENT = BUILD / "bin" / "crun-agent"
 
@@ -36,6 +38,28 @@ class Agent:
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
+
+
+class Trunk:
+    """The connection of a relay, with one node, which has connected to the relay from `addr`."""
+
+    def __init__(self, address, run_id, addr):
+        ip, port = address.rsplit(":", 1)
+        self.socket = socket.create_connection((ip, int(port)), TIMEOUT_S)
+        self.stream = self.socket.makefile("rb")
+        who = dict(version_min=6, version_max=6, software="raw", run_id=run_id)
+        self.socket.sendall(MAGIC + encode("RELAY", **who) + encode("ATTACH", place=0, addr=addr) +
+                            encode("VIA", place=0) + encode("HELLO", epoch=0, **who))
+
+    def answer(self):
+        """Returns the name of the message that answers the node's HELLO, and its bytes."""
+        is_for_node = False
+        while True:
+            length, number = struct.unpack(">IB", self.stream.read(5))
+            name, body = NAMES[number], self.stream.read(length - 1)
+            if is_for_node:
+                return name, body
+            is_for_node = name == "VIA"
 
 
 def rounds(*members):
@@ -88,6 +112,67 @@ def test_jobs_of_one_address_are_limited(tmp):
         many.pop(0).close()
         first.send("SUCCEEDED", round=round_of_first["round"])
         assert first.expect("END")["outcome"] == SUCCEEDED
+
+
+def test_the_limit_of_jobs_counts_the_address_of_the_connection(tmp):
+    """A stranger that acts as a relay makes no more jobs by naming other addresses, or none. In a
+    launcher, one address may make 16 jobs."""
+    with Nodes(tmp, "--nnodes=2") as nodes:
+        nodes.start_host("a")
+        trunks = [Trunk(nodes.endpoint, f"relayed{i}", addr)
+                  for i, addr in enumerate([f"10.0.0.{i}" for i in range(20)] + ["?"] * 20)]
+        answers = [trunk.answer() for trunk in trunks]
+        refused = [why for name, why in answers if name == "REFUSED"]
+        assert len(refused) == 40 - 16, answers
+        assert b"16 of them from the address of this node" in refused[0], refused
+
+
+def test_a_connection_has_one_seat(tmp):
+    """A stranger gets no second seat on a connection, whether it names another node or another job.
+    It loses the seat that it has."""
+    with Agent() as agent:
+        for second, refusal in (("JOIN", "a JOIN message came from a node that is"),
+                                ("HELLO", "a node must not send a HELLO message")):
+            stranger = Member(agent.address, min_nodes=3, max_nodes=3, host="first")
+            stranger.send_join()
+            stranger.expect("WELCOME"), stranger.expect("ACCEPTED")
+            stranger.join.update(host="second", instance=stranger.join["instance"] + 1, link=2)
+            if second == "HELLO":
+                stranger.send("HELLO", version_min=2, version_max=2, software="raw",
+                              run_id="another", epoch=0)
+            stranger.send_join()
+            refused = stranger.expect("REFUSED")
+            assert refusal in refused["why"], refused
+            assert stranger.receive() is None
+            wait_for(lambda: agent.status() == {}, "the end of the job, which has no node")
+
+
+def test_a_connection_keeps_the_seat_that_it_has(tmp):
+    """A node may send JOIN again when its round is over; with another name, it is no other node."""
+    with Agent() as agent:
+        a = Member(agent.address, min_nodes=2, max_nodes=2, max_restarts=1, host="a")
+        b = Member(agent.address, min_nodes=2, max_nodes=2, max_restarts=1, host="b")
+        first, _ = rounds(a, b)
+        b.send("FAILED", round=first["round"], what="exit code 1")
+        a.expect("STOP")
+        a.join.update(host="second", instance=a.join["instance"] + 1, link=2)
+        a.send_join()
+
+        def members():
+            return agent.status()["job"]["members"]
+
+        wait_for(lambda: "JOINED" in [m["state"] for m in members()], "the node to wait again")
+        assert sorted(m["host"] for m in members()) == ["a", "b"]
+
+
+def test_the_node_of_the_host_was_heard_of_just_now(tmp):
+    """It is in the host's own process and sends no messages that could be late."""
+    with Nodes(tmp, "--nnodes=2") as nodes:
+        nodes.start_host("a")
+        (own,) = wait_for(nodes.members, "the node in crun-agent status")
+        assert own["heard_s_ago"] == 0, own
+        text = run([CRUN_AGENT, "status", nodes.endpoint]).stdout
+        assert ", heard 0.0 s ago" in text, text
 
 
 def test_two_jobs_with_a_store_each(tmp):

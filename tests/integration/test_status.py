@@ -141,6 +141,8 @@ def test_not_ready_while_it_waits_for_nodes(tmp):
     found = wait_for(lambda: [j for j in status(port)["jobs"]
                               if j["phase"] == "forming" and j["nodes"]], "the job")
     assert found[0]["awaited"] == 1 and len(found[0]["nodes"]) == 1, found
+    # the host's own node sends no messages that could be late
+    assert found[0]["nodes"][0]["heard_s_ago"] == 0, found
     assert found[0]["ledger"]["parts_s"]["rendezvous"] > 0, found
     job.terminate()
     job.communicate()

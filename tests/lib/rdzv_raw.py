@@ -26,6 +26,10 @@ MESSAGES = {
                 "u32 version_min, u32 version_max, text run_id, text host, u32 kind, i64 left_ms,"
                     "text why"),
     "LEADS": (16, "u32 version_min, u32 version_max, text run_id, u64 epoch, text addr, u32 port"),
+    "RELAY": (20, "u32 version_min, u32 version_max, text software, text run_id"),
+    "ATTACH": (21, "u32 place, text addr"),
+    "DETACH": (22, "u32 place, u32 is_broken"),
+    "VIA": (23, "u32 place"),
     "WELCOME": (65, "u32 version, u64 epoch"),
     "ACCEPTED": (66, "i64 keep_alive_interval_ms, u32 keep_alive_max_attempt"),
     "ROUND": (67,

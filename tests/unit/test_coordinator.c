@@ -2460,6 +2460,30 @@ START_TEST(the_table_finds_a_seat_whatever_was_removed) {
 }
 END_TEST
 
+/* All nodes but the first one are spares. They share one struct peer, which takes what is sent to
+ * any of them. */
+START_TEST(a_job_has_so_many_seats_and_no_more) {
+    struct peer a = {0}, spares = {0}, more = {0};
+    struct coordinator_view v;
+    setup(1, 1, 0);
+    join(&a, "a");
+    ck_assert_int_eq(a.rounds, 1);
+    for (uint32_t i = 1; i < RDZV_NODES_MAX; i++) {
+        join(&spares, "spare");
+        ck_assert_ptr_nonnull(spares.seat);
+    }
+    join(&more, "more");
+    ck_assert_ptr_null(more.seat);
+    ck_assert_int_eq(more.refused, 1);
+    ck_assert_str_eq(more.why, "cannot join: the job has 262144 nodes already");
+    lose(&spares); /* the last one */
+    join(&more, "more");
+    ck_assert_ptr_nonnull(more.seat);
+    coordinator_look(c, &v);
+    ck_assert_uint_eq(v.seats, RDZV_NODES_MAX);
+}
+END_TEST
+
 static void join_with_gateway(struct peer *p, uint64_t instance, bool has_gateway) {
     struct rdzv_join j = defaults;
     j.host = j.addr = "n1";
@@ -2696,6 +2720,7 @@ int main(void) {
     tcase_add_test(t, notices_from_outside_the_round_change_nothing);
     tcase_add_test(t, a_node_that_succeeds_meanwhile_is_not_waited_for);
     tcase_add_test(t, the_table_finds_a_seat_whatever_was_removed);
+    tcase_add_test(t, a_job_has_so_many_seats_and_no_more);
     suite_add_tcase(s, t);
     return run_suite(s);
 }
