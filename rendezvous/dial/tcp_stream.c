@@ -34,6 +34,7 @@ struct connection {
     bool retry;      /* true: on_tcp_closed() tries the next address */
     bool resets;     /* true: the connection ends with a reset, not with end-of-file */
     bool connected, shutting, write_busy;
+    int write_error; /* error that on_written() has to report, a negative errno; 0 = none */
     struct cr_buffer out, writing;
 };
 
@@ -145,9 +146,18 @@ static void on_shut(uv_shutdown_t *req, int status) {
 
 static void on_written(uv_write_t *req, int status);
 
+/* Passes the queued bytes to the kernel: first what it takes at once, then the rest by uv_write().
+ * Normally there is no rest. That saves the loop a turn, because libuv reports the end of each
+ * uv_write() in another turn. An error is reported by on_written(), because no callback may run
+ * inside a call of the owner; uv_write() could meet another error than the first one. */
 static void flush(struct connection *a) {
     uv_stream_t *tcp = (uv_stream_t *) &a->tcp;
     if (!a->connected || a->write_busy || a->out.len == 0) return;
+    uv_buf_t all = uv_buf_init(a->out.data, (unsigned) a->out.len);
+    int sent = uv_try_write(tcp, &all, 1);
+    if (sent < 0 && sent != UV_EAGAIN) a->write_error = sent;
+    cr_buffer_consume(&a->out, sent > 0 ? (size_t) sent : 0);
+    if (a->out.len == 0) return;
     struct cr_buffer spare = a->writing;
     a->writing = a->out;
     a->out = spare;
@@ -166,6 +176,7 @@ static void on_written(uv_write_t *req, int status) {
     a->write_busy = false;
     cr_buffer_clear(&a->writing);
     if (uv_is_closing((uv_handle_t *) &a->tcp)) return;
+    if (a->write_error < 0) status = a->write_error;
     if (status < 0) {
         broken(a, status);
         return;

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,7 @@ struct way_gateway {
     uv_tcp_t listener;
     struct refusal *refusal;   /* refuses connections when memory is short */
     uv_timer_t timer;          /* runs until the next try, or the next PING */
+    uv_prepare_t sending;      /* active while requests wait for the store; calls on_sending() */
     uint64_t retry_ms;
     uint64_t lost_ms;          /* since when there is no connection */
     bool was_open;             /* true: a connection was OPEN before */
@@ -211,19 +213,26 @@ static void pause_clients(struct way_gateway *g) {
 static void end_gateway(struct way_gateway *g, const char *why);
 
 /* If the gateway is connected to the store, sends the requests that wait for the store. */
-static void send_up(struct way_gateway *g) {
-    if (g->state == GATEWAY_OPEN) {
-        struct cr_buffer *out = store_gateway_to_store(g->core);
-        if (out == NULL) {
-            end_gateway(g, "out of memory");
-            return;
-        }
-        if (out->len > 0) {
-            secured_stream_send(g->up, out->data, out->len);
-            secured_stream_flush(g->up);
-            cr_buffer_clear(out);
-        }
+static void on_sending(uv_prepare_t *prepare) {
+    struct way_gateway *g = prepare->data;
+    (void) uv_prepare_stop(prepare);
+    if (g->state != GATEWAY_OPEN) return;
+    struct cr_buffer *out = store_gateway_to_store(g->core);
+    if (out == NULL) {
+        end_gateway(g, "out of memory");
+        return;
     }
+    if (out->len == 0) return;
+    secured_stream_send(g->up, out->data, out->len);
+    secured_stream_flush(g->up);
+    cr_buffer_clear(out);
+}
+
+/* Call this after requests may have been passed to the core. They are sent before the loop waits
+ * for the next events, so that those of several workers which have come at the same time are one
+ * message to the store. */
+static void send_up(struct way_gateway *g) {
+    (void) uv_prepare_start(&g->sending, on_sending);
     pause_clients(g);
 }
 
@@ -269,7 +278,6 @@ static void on_connection(uv_stream_t *listener, int status) {
         return;
     }
     LIST_INSERT_HEAD(&g->clients, c, next);
-    (void) uv_tcp_nodelay(&c->tcp, 1);
     update_reading(c);
 }
 
@@ -444,13 +452,14 @@ static int bind_some_port(struct cr_port_range ports, int *fd) {
     return rc;
 }
 
-/* Listens for workers. Returns 0 or a negative errno. */
+/* Listens for workers, whose connections inherit TCP_NODELAY. Returns 0 or a negative errno. */
 static int begin_to_listen(struct way_gateway *g, struct cr_port_range ports) {
-    int fd;
+    int fd, one = 1;
     (void) uv_tcp_init(g->loop, &g->listener);
     g->listener.data = g;
     int rc = bind_some_port(ports, &fd);
     if (rc < 0) return rc;
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     rc = uv_tcp_open(&g->listener, fd);
     if (rc < 0) (void) close(fd);
     return rc < 0 ? rc : uv_listen((uv_stream_t *) &g->listener, BACKLOG, on_connection);
@@ -473,12 +482,14 @@ void way_gateway_close(struct way_gateway *g, void (*on_close)(void *arg), void 
              (unsigned long long) joined);
     g->on_close = on_close;
     g->arg = arg;
+    on_sending(&g->sending); /* a worker's last request may need no reply */
     enter(g, GATEWAY_OVER, "the round is over");
     hang_up(g);
     while (!LIST_EMPTY(&g->clients)) close_client(LIST_FIRST(&g->clients));
     refusal_free(g->refusal);
     uv_close((uv_handle_t *) &g->listener, on_handle_closed);
     uv_close((uv_handle_t *) &g->timer, on_handle_closed);
+    uv_close((uv_handle_t *) &g->sending, on_handle_closed);
 }
 
 static struct way_gateway *new_gateway(struct way *w, const struct way_gateway_options *o) {
@@ -512,8 +523,9 @@ int way_gateway_open(struct way *w, const struct way_gateway_options *o, struct 
     struct way_gateway *g = new_gateway(w, o);
     if (g == NULL) return cr_fail(err, -ENOMEM, "open the gateway to the store: out of memory");
     (void) uv_timer_init(g->loop, &g->timer);
-    g->timer.data = g;
-    g->users = 2;
+    (void) uv_prepare_init(g->loop, &g->sending);
+    g->timer.data = g->sending.data = g;
+    g->users = 3;
     int rc = begin_to_listen(g, o->ports);
     if (rc == 0 && getrandom(g->hello.id, sizeof(g->hello.id), 0) != sizeof(g->hello.id)) rc = -EIO;
     if (rc < 0) {
