@@ -41,15 +41,24 @@ void guard_replace(struct nursery *n) {
             strerror(-rc));
 }
 
+/* Nobody waits for the warden any more. */
+static void leave_to_itself(struct nursery *n) {
+    nursery_unwatch(n, &n->warden.pidfd);
+    known_children_forget(n->warden.pid);
+}
+
 /* Stops the warden and removes the cgroup. Normally kills the warden without waiting for its death.
  * In two cases releases the warden instead: if the cgroup cannot be removed, most often because
  * processes are still in it, or if warden_takes_over is set. A released warden ends the processes
- * that are left, removes the cgroup and exits. */
+ * that are left, removes the cgroup and exits. After a short job on a busy machine, the warden may
+ * not have run yet; then it has something to do before it ends (warden_retire()). */
 void guard_stop(struct nursery *n) {
     if (cgroup_remove(&n->cgroup) < 0 || n->warden_takes_over) {
-        nursery_unwatch(n, &n->warden.pidfd);
-        known_children_forget(n->warden.pid);
+        leave_to_itself(n);
         warden_release(&n->warden);
+    } else if (n->warden.pid > 0 && !warden_has_deputy(n->roster)) {
+        leave_to_itself(n);
+        warden_retire(&n->warden, n->roster);
     }
     warden_kill(&n->warden);
     cr_close_fd(&n->cgroup.fd);

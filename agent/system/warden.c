@@ -374,7 +374,11 @@ static void start_deputy(const int line[2], const char *token, const struct cgro
         (void) close(line[1]);
         deputy_main(line[0], token, *cgroup, roster);
     }
-    roster->deputy = pid > 0 ? pid : 0;
+    __atomic_store_n(&roster->deputy, pid > 0 ? pid : 0, __ATOMIC_RELEASE);
+}
+
+bool warden_has_deputy(const struct warden_roster *roster) {
+    return __atomic_load_n(&roster->deputy, __ATOMIC_ACQUIRE) != 0;
 }
 
 static _Noreturn void warden_main(int lifeline, const int deputy_line[2], const char *token,
@@ -385,9 +389,12 @@ static _Noreturn void warden_main(int lifeline, const int deputy_line[2], const 
     /* the launcher has locked this folder, and the lock must end when the launcher dies. But the
      * folder stays locked while a copy of its descriptor is open */
     cr_close_fd(&cgroup.fd);
+    if (WARDEN_TEST_HOOKS != NULL && WARDEN_TEST_HOOKS->before_deputy != NULL)
+        WARDEN_TEST_HOOKS->before_deputy();
     start_deputy(deputy_line, token, &cgroup, roster);
     keep_only(lifeline, deputy_line[1]);
     watch(token, roster);
+    if (__atomic_load_n(&roster->is_over, __ATOMIC_ACQUIRE)) _exit(0);
     cgroup_reopen(&cgroup); /* the cgroup may have been replaced since the fork */
     end_everything(token, &cgroup, roster);
     poke(DEPUTY_FD);
@@ -467,6 +474,12 @@ void warden_pass_on(const struct warden *w, const int *fds, size_t count) {
 void warden_kill(struct warden *w) {
     warden_dismiss_deputy(&w->deputy_line);
     if (w->pid > 0) (void) kill(w->pid, SIGKILL);
+}
+
+void warden_retire(struct warden *w, struct warden_roster *roster) {
+    __atomic_store_n(&roster->is_over, true, __ATOMIC_RELEASE);
+    warden_dismiss_deputy(&w->deputy_line);
+    warden_release(w);
 }
 
 void warden_release(struct warden *w) {

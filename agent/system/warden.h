@@ -5,6 +5,7 @@
 
 #include "agent/system/cgroup.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -21,6 +22,7 @@ struct warden_roster {
     /* set to true by the warden when it ends workers at the fence, to false by the launcher */
     bool fenced;
     pid_t deputy; /* pid of the warden's deputy, set by the warden; 0 if there is none */
+    bool is_over; /* set to true by warden_retire() */
     /* [i]: the pid of a living worker, which is also the number of its Unix session; or 0 if the
      * entry is free */
     pid_t session[WARDEN_SESSION_MAX];
@@ -61,6 +63,14 @@ void warden_pass_on(const struct warden *w, const int *fds, size_t count);
  * then call warden_wait(). */
 void warden_kill(struct warden *w);
 
+/* Does what warden_kill() does, but lets the warden live until it has started its deputy, and then
+ * exit. Without its deputy, nobody would sweep up what launchers before this one have left. After
+ * this call w->pid is 0 and nobody waits for the warden; do not call warden_wait(). */
+void warden_retire(struct warden *w, struct warden_roster *roster);
+
+/* Returns whether the warden has started its deputy. */
+bool warden_has_deputy(const struct warden_roster *roster);
+
 /* Makes the warden end all processes of the nursery that are left, and then exit. After this call
  * w->pid is 0 and nobody waits for the warden; do not call warden_wait(). */
 void warden_release(struct warden *w);
@@ -72,5 +82,12 @@ void warden_dismiss_deputy(int *deputy_line);
 /* Waits until the warden is dead, and reaps it. The warden must have been killed, by warden_kill()
  * or from outside. */
 void warden_wait(struct warden *w);
+
+/* Fault points: changes of behaviour that only test programs define. */
+struct warden_test_hooks {
+    void (*before_deputy)(void); /* runs in the warden, before it starts its deputy */
+};
+extern const struct warden_test_hooks *warden_test_hooks __attribute__((weak));
+#define WARDEN_TEST_HOOKS (&warden_test_hooks != NULL ? warden_test_hooks : NULL)
 
 #endif

@@ -15,6 +15,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -820,6 +821,51 @@ START_TEST(test_the_loop_runs_while_an_orphan_executes) {
 }
 END_TEST
 
+/* ---- what launchers before this one have left ---- */
+
+static struct warden_test_hooks warden_hooks;
+const struct warden_test_hooks *warden_test_hooks = &warden_hooks;
+
+static uint64_t inode_of(const char *path) {
+    struct stat st;
+    ck_assert_int_eq(stat(path, &st), 0);
+    return (uint64_t) st.st_ino;
+}
+
+/* Makes the cgroup of a launcher that is dead, beside that of the nursery. Its start time shows
+ * that the launcher is not this process. */
+static void leave_cgroup(const struct place *p, char path[PATH_MAX]) {
+    const char *own = p->n->cgroup.path;
+    (void) snprintf(path, PATH_MAX, "%.*s/crun-%d-1-%" PRIu64 "-%" PRIu64 "-left",
+                    (int) (strrchr(own, '/') - own), own, (int) getpid(),
+                    inode_of("/proc/self/ns/pid"), inode_of("/proc/self/ns/cgroup"));
+    ck_assert_int_eq(mkdir(path, 0755), 0);
+}
+
+static void stop_here(void) { (void) raise(SIGSTOP); }
+
+/* On a busy machine, a nursery may be closed before its warden has run for the first time. A
+ * stopped warden stands for one that does not get a processor. */
+START_TEST(test_a_warden_that_comes_late_has_leftovers_removed) {
+    struct place p;
+    char left[PATH_MAX];
+    warden_hooks.before_deputy = stop_here;
+    if (!open_with_cgroup(&p, 0)) return;
+    leave_cgroup(&p, left);
+    pid_t warden = p.n->warden.pid;
+    (void) start_shell(&p, "exit 0", -1, NULL);
+    run_until_ended(&p, 1);
+    end_all(&p, SIGTERM, PATIENCE_MS);
+    place_close(&p);
+    ck_assert_int_eq(access(left, F_OK), 0);
+    ck_assert_int_eq(waitpid(warden, NULL, WUNTRACED), warden);
+    (void) kill(warden, SIGCONT);
+    for (int i = 0; i < PATIENCE_MS / 10 && access(left, F_OK) == 0; i++) (void) poll(NULL, 0, 10);
+    ck_assert_msg(access(left, F_OK) < 0, "the cgroup '%s' is left", left);
+    ck_assert_int_eq(waitpid(warden, NULL, 0), warden);
+}
+END_TEST
+
 /* ---- the death of the launcher ---- */
 
 /* Runs in a process of its own: fills a nursery with every hostile worker, writes the pids to the
@@ -1085,6 +1131,7 @@ int main(void) {
     tcase_add_loop_test(ending, test_the_loop_runs_while_an_orphan_executes, 0, 2);
     tcase_add_test(ending, test_killed_at_any_moment);
     tcase_add_test(ending, test_killed_while_a_child_executes);
+    tcase_add_test(ending, test_a_warden_that_comes_late_has_leftovers_removed);
     tcase_add_loop_test(ending, test_our_death_takes_all_along, 0, 4);
     suite_add_tcase(s, ending);
     return run_suite(s);
