@@ -32,6 +32,12 @@ bench-store: $(bench_store) ## the store against torch's, Redis and a bare echo;
 
 .PHONY: bench-launch bench-exits bench-restart bench-store
 
+# LEVELS: how many nested cgroups the leftover has. By hand: it takes a cgroup that is delegated.
+LEVELS ?= 300
+bench-leftovers: programs ## a launch beside what a killed launcher has left, and without it
+	$(Q)BUILD=$(BUILD) tests/bench/leftovers.py $(LEVELS)
+.PHONY: bench-leftovers
+
 $(BUILD)/tests/bench/rendezvous: $(call rooms,rendezvous inspect store base)
 $(BUILD)/tests/bench/rendezvous: LDLIBS += $(SODIUM_LIBS) $(UV_LIBS) $(JANSSON_LIBS)
 bench-rendezvous: $(BUILD)/tests/bench/rendezvous ## thousands of members against one coordinator
