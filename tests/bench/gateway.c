@@ -15,7 +15,10 @@
  * gained since its start. The gateways are connected to the store before the workers start: a node
  * opens its gateway before it executes its workers, which need longer to start than the gateway
  * needs to connect. So the columns "open" have the time and the processor time from the start of
- * the gateways' process until all 512 are connected and have carried a request.
+ * the gateways' process until all 512 are connected and have carried a request. The workers of one
+ * node connect one after the other, as they do when a launcher has started them together. "Relays"
+ * is the floor for anything between workers and store: 512 programs of one thread that copy the
+ * bytes of each worker to a connection of its own, and back.
  *
  * The store is in a process of its own, all gateways in another one; so one machine does the work
  * of 512. */
@@ -219,6 +222,60 @@ static void run_link(int fd, void *arg) {
     }
 }
 
+/* ---- relays that only copy bytes ---- */
+
+/* One end of a connection, or a listening socket, whose `other` is NULL. */
+struct copy_end {
+    int fd;
+    struct copy_end *other;
+};
+
+static struct copy_end *watch_end(int epoll, int fd) {
+    struct copy_end *end = calloc(1, sizeof(*end));
+    if (end == NULL) die("calloc");
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = end};
+    end->fd = fd;
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) < 0) die("epoll");
+    return end;
+}
+
+static void accept_worker(int epoll, const struct copy_end *listener, uint16_t store_port) {
+    int one = 1, fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0) die("accept");
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    struct copy_end *near = watch_end(epoll, fd), *far = watch_end(epoll, connect_to(store_port));
+    near->other = far;
+    far->other = near;
+}
+
+/* Copies what has come at this end to the other one. When one end is closed, both are. */
+static void copy_bytes(struct copy_end *end) {
+    char bytes[4096];
+    if (end->fd < 0) return;
+    ssize_t n = recv(end->fd, bytes, sizeof(bytes), 0);
+    if (n > 0 && send(end->other->fd, bytes, (size_t) n, MSG_NOSIGNAL) == n) return;
+    (void) close(end->fd);
+    (void) close(end->other->fd);
+    end->fd = end->other->fd = -1;
+}
+
+static void run_relays(int fd, void *arg) {
+    const struct gateways *g = arg;
+    struct epoll_event events[256];
+    uint16_t ports[NODES];
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < g->count; i++) (void) watch_end(epoll, listen_on_loopback(&ports[i]));
+    tell(fd, ports, (size_t) g->count * sizeof(*ports));
+    for (;;) {
+        int n = epoll_wait(epoll, events, 256, -1);
+        for (int i = 0; i < n; i++) {
+            struct copy_end *end = events[i].data.ptr;
+            if (end->other == NULL) accept_worker(epoll, end, g->store_port);
+            else copy_bytes(end);
+        }
+    }
+}
+
 /* ---- the time of one request ---- */
 
 static int compare(const void *a, const void *b) {
@@ -370,7 +427,7 @@ static double start_workers(const uint16_t *ports, size_t count, int other) {
     counted = answered = 0;
     int64_t begin = cr_monotonic_ns();
     for (int i = 0; i < WORKERS; i++) {
-        workers[i] = (struct worker){connect_to(ports[(size_t) i % count]), GREETED, 4};
+        workers[i] = (struct worker){connect_to(ports[(size_t) i * count / WORKERS]), GREETED, 4};
         struct epoll_event e = {.events = EPOLLIN, .data.ptr = &workers[i]};
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, workers[i].fd, &e) < 0) die("epoll");
         send_all(workers[i].fd, hello.data, hello.len);
@@ -403,9 +460,11 @@ static void await_gateways(const uint16_t *ports) {
     }
 }
 
-static void measure_start(const char *how, bool is_direct) {
+/* `between` is what runs between the workers and the store; NULL = nothing. */
+static void measure_start(const char *how, void (*between)(int fd, void *arg)) {
     static uint16_t ports[NODES];
     uint16_t store;
+    bool is_direct = between == NULL;
     pid_t server = start(run_store, NULL, &store, 1), nodes = 0;
     int other = connect_to(store);
     greet(other);
@@ -414,7 +473,7 @@ static void measure_start(const char *how, bool is_direct) {
     struct gateways g = {store, NODES};
     int64_t begin = cr_monotonic_ns();
     if (!is_direct) {
-        nodes = start(run_gateways, &g, ports, NODES);
+        nodes = start(between, &g, ports, NODES);
         await_gateways(ports);
     }
     double open_ms = (double) (cr_monotonic_ns() - begin) / 1e6;
@@ -475,10 +534,11 @@ int main(int argc, char **argv) {
             (void) printf("%-17s %6s %6s %6s %6s %6s %6s %6s %12s %8s\n", "", "", "store",
                           "nodes", "work", "ms", "store", "nodes", "connections", "KiB");
         }
-        measure_start("direct", true);
-        measure_start("gateways", false);
+        measure_start("direct", NULL);
+        measure_start("relays", run_relays);
+        measure_start("gateways", run_gateways);
         ring = with_secret;
-        if (ring != NULL) measure_start("gateways, secret", false);
+        if (ring != NULL) measure_start("gateways, secret", run_gateways);
     }
     (void) unlink(token_path);
     return 0;
