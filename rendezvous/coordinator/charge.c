@@ -10,7 +10,7 @@
  * An open decision delays the job by almost nothing. While the budget has a restart left, the
  * decision is made when the next round forms, because by then every node of the failed round has
  * joined again or is gone. If the budget is spent, the job ends as soon as every node of the round
- * has shown that it knows of the round's end: members send a beat when they are stopped, which
+ * has shown that it knows of the round's end: STOP then asks members to send a beat at once, which
  * takes one round trip. A node that sends nothing is waited for until its lease is over.
  *
  * If a worker was killed from outside, its whole node may be about to end. If the node leaves or is
@@ -121,9 +121,13 @@ static bool awaits_killed_node(struct coordinator *c, int64_t now_ms) {
     return now_ms < c->charge.killed_until_ms;
 }
 
+bool charge_awaits_nodes(const struct coordinator *c) {
+    if (!c->charge.open || c->charge.excused) return false;
+    return c->charge.is_final || !budget_is_left(&c->budget);
+}
+
 bool charge_allows_round(struct coordinator *c, int64_t now_ms) {
-    if (!c->charge.open || c->charge.excused) return true;
-    if (budget_is_left(&c->budget) && !c->charge.is_final) return true;
+    if (!charge_awaits_nodes(c)) return true;
     if (c->charge.unheard > 0 || awaits_killed_node(c, now_ms)) return false;
     c->charge.open = false;
     coordinator_set_why(c, "%s", c->charge.what);

@@ -79,7 +79,9 @@ static int64_t limit_of_stop(const struct coordinator *c) {
 
 void coordinator_send_stop(struct coordinator *c, struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_STOP};
-    m.stop = (struct rdzv_stop){.round = c->round, .why = c->why, .limit_ms = limit_of_stop(c)};
+    m.stop = (struct rdzv_stop){.round = c->round, .why = c->why, .limit_ms = limit_of_stop(c),
+                                .is_unawaited = charge_awaits_nodes(c) ||
+                                                        !succession_may_decide(c) ? 0 : 1};
     seat_send(c, s, &m);
 }
 
@@ -165,12 +167,25 @@ void coordinator_reconcile(struct coordinator *c, int64_t now_ms) {
 
 /* ---- the messages of nodes with a seat ---- */
 
+/* Notes a further failure of a round that is over. If it is the first one that has to end the job,
+ * sends STOP again, now to get the nodes' signs that they know of the end of the round. */
+static void got_late_failure(struct coordinator *c, int64_t now_ms, struct coordinator_seat *failed,
+                             const struct rdzv_failed *f) {
+    bool was_awaited = charge_awaits_nodes(c);
+    charge_note_blame(c, now_ms, failed, f);
+    if (was_awaited || !charge_awaits_nodes(c)) return;
+    for (uint32_t i = 0; i < c->seat_count; i++) {
+        struct coordinator_seat *s = c->seats[i];
+        if (s->unheard && s->state == SEAT_STOPPING && s->peer != NULL) coordinator_send_stop(c, s);
+    }
+}
+
 /* Handles FAILED. If the round has failed already, a further FAILED counts only if its blame says
  * that the failure is final, or that the worker was killed from outside (charge.c). A failure in an
  * older round is ignored, because that round is over already. */
 static void got_failed(struct coordinator *c, int64_t now_ms, struct coordinator_seat *s,
                        const struct rdzv_failed *f) {
-    if (c->phase == COORDINATOR_FORMING) charge_note_blame(c, now_ms, s, f);
+    if (c->phase == COORDINATOR_FORMING) got_late_failure(c, now_ms, s, f);
     if (c->phase != COORDINATOR_RUNNING || f->round != c->round || s->state != SEAT_RUNNING) return;
     seat_enter(c, s, SEAT_STOPPING, now_ms);
     coordinator_set_why(c, "%s", f->what);

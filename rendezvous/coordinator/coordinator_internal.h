@@ -751,6 +751,9 @@ void charge_forget(struct coordinator *c, struct coordinator_seat *s);
 /* Call this when a node leaves or is lost. If the end of this node excuses the failure, the failed
  * round costs nothing. since_ms is the last time at which the node was certainly there. */
 void charge_node_gone(struct coordinator *c, int64_t since_ms, const struct coordinator_seat *s);
+/* Returns whether the failure has to end the job, unless a node excuses it. In this case each node
+ * of the round has to show soon that it knows of the end of the round. */
+bool charge_awaits_nodes(const struct coordinator *c);
 /* Returns whether a round may form. No round may form if the failure has to be charged and the
  * budget is spent; in that case the job ends as soon as no node can excuse the failure any more. */
 bool charge_allows_round(struct coordinator *c, int64_t now_ms);

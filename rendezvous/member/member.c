@@ -599,10 +599,11 @@ static void got_spare(struct member *m, int64_t now_ms, const struct rdzv_spare 
     keep_alive_hasten(&m->keep_alive, now_ms); /* the coordinator waits for the answer */
 }
 
-/* Handles STOP, and makes a beat due at once. After a failure the coordinator may wait until each
- * node has shown, by a beat for example, that it knows of the end of the round. */
+/* Handles STOP. After a failure the coordinator may wait until each node has shown, by a beat for
+ * example, that it knows of the end of the round; then a beat is due at once. */
 static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s) {
     if (s->round != m->round) return;
+    if (s->is_unawaited == 0) keep_alive_hasten(&m->keep_alive, now_ms);
     /* After STOP, RESUME need not report this node's failure even if FAILED was lost: only the
      * first failure of a round counts. Exceptions are the failure of a worker that was killed, and
      * a failure that ends the job; their blame is not RENDEZVOUS_OWN. */
@@ -615,7 +616,6 @@ static void got_stop(struct member *m, int64_t now_ms, const struct rdzv_stop *s
     /* a node that stops its workers already needs only the time limit of STOP */
     if (!in_round && (!is_stopping || limit_ms == CR_FOREVER)) return;
     if (m->state != MEMBER_LEAVING) enter(m, MEMBER_STOPPING, s->why);
-    keep_alive_hasten(&m->keep_alive, now_ms);
     m->actions->on_stop(m->arg, limit_ms, s->why);
 }
 

@@ -344,7 +344,10 @@
     F(u64, round) F(text, why) \
     V(3) \
     F(i64, limit_ms)            /* time in which the workers must be gone; 0 = no limit */ \
-    F(u32, is_late)             /* 1: the workers must be gone when the node's old lease ends */
+    F(u32, is_late)             /* 1: the workers must be gone when the node's old lease ends */ \
+    V(9) \
+    F(u32, is_unawaited)        /* 1: the coordinator does not wait for a sign that the node knows \
+                                 * of the end of the round; 0: the node sends a BEAT at once */
 #define RDZV_END_FIELDS(F, V)       F(u32, outcome) F(text, why)
 #define RDZV_GOODBYE_FIELDS(F, V) F(text, why) /* this coordinator ends, but the job does not */
 #define RDZV_BEAT_ACK_FIELDS(F, V) \

@@ -34,6 +34,7 @@ struct peer {
     int waitings;
     struct rdzv_waiting waiting; /* the last one; its text is in `why` */
     int64_t stop_limit; /* limit_ms of the last STOP */
+    uint32_t unawaited; /* is_unawaited of the last STOP */
 };
 
 static struct coordinator *c;
@@ -52,7 +53,12 @@ static void on_send(void *arg, void *peer, const struct rdzv_message *m) {
         (void) snprintf(p->differs, sizeof(p->differs), "%s", m->accepted.differs);
     }
     if (m->type == RDZV_ROUND) p->rounds++, p->round = m->round;
-    if (m->type == RDZV_STOP) p->stops++, why = m->stop.why, p->stop_limit = m->stop.limit_ms;
+    if (m->type == RDZV_STOP) {
+        p->stops++;
+        why = m->stop.why;
+        p->stop_limit = m->stop.limit_ms;
+        p->unawaited = m->stop.is_unawaited;
+    }
     if (m->type == RDZV_END) p->ends++, p->outcome = m->end.outcome, why = m->end.why;
     if (m->type == RDZV_REFUSED) p->refused++, why = m->refused.why;
     if (m->type == RDZV_CHANGE) p->changes++, p->change = m->change, why = m->change.why;
@@ -567,6 +573,32 @@ static void say_killed(struct peer *p, uint64_t round) {
 
 /* A worker of node b, with --on-failure=end, is killed by a signal. Node b may be about to end, so
  * the coordinator waits for it. Node b leaves, so the failure does not end the job. */
+/* With thousands of nodes, beats for which nobody waits would delay STOP on its way to others. */
+START_TEST(stop_asks_for_a_beat_only_if_the_failure_may_end_the_job) {
+    struct peer a = {0}, b = {0}, d = {0};
+    struct rdzv_message final = {
+        .type = RDZV_FAILED,
+        .failed = {.round = 1, .what = "rank 0 on a: bad data", .blame = RENDEZVOUS_FINAL}};
+    setup(3, 3, 1);
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, 0);
+    ck_assert(a.stops == 1 && a.unawaited == 1);
+    say(&a, RDZV_JOIN, 0), say(&b, RDZV_JOIN, 0), say(&d, RDZV_JOIN, 0);
+    say(&b, RDZV_FAILED, 1); /* no restart is left */
+    ck_assert(a.stops == 2 && a.unawaited == 0 && d.stops == 2);
+    coordinator_free(c);
+    a = b = d = (struct peer){0};
+    setup(3, 3, 5);
+    final.failed.round = 0;
+    join(&a, "a"), join(&b, "b"), join(&d, "d");
+    say(&b, RDZV_FAILED, 0);
+    ck_assert(d.stops == 1 && d.unawaited == 1);
+    ck_assert_int_eq(coordinator_receive(c, now, a.seat, &final, NULL), 0);
+    ck_assert(d.stops == 2 && d.unawaited == 0); /* d is asked again; b and a have spoken */
+    ck_assert(a.stops == 1 && b.stops == 0);
+}
+END_TEST
+
 START_TEST(a_final_failure_waits_for_the_node_of_a_killed_worker) {
     struct peer a = {0}, b = {0};
     setup(1, 2, 3);
@@ -2626,6 +2658,7 @@ int main(void) {
     tcase_add_test(t, a_spent_budget_ends_the_job_when_all_nodes_are_heard);
     tcase_add_test(t, a_beat_from_before_the_stop_is_no_sign_of_life);
     tcase_add_test(t, a_killed_worker_whose_node_leaves_soon_ends_no_job);
+    tcase_add_test(t, stop_asks_for_a_beat_only_if_the_failure_may_end_the_job);
     tcase_add_test(t, a_final_failure_waits_for_the_node_of_a_killed_worker);
     tcase_add_test(t, a_final_failure_ends_the_job_if_the_node_stays);
     tcase_add_test(t, a_killed_worker_whose_node_stays_ends_the_job_soon);

@@ -210,6 +210,25 @@ START_TEST(each_change_of_state_is_one_log_line) {
 }
 END_TEST
 
+START_TEST(a_stopped_node_beats_at_once_if_the_coordinator_waits_for_it) {
+    struct rdzv_message stop = {.type = RDZV_STOP};
+    for (uint32_t unawaited = 0; unawaited < 2; unawaited++) {
+        start(0);
+        stop.stop = (struct rdzv_stop){.why = "a test", .is_unawaited = unawaited};
+        hear(&stop);
+        pass(0);
+        ck_assert_int_eq(stops, 1);
+        ck_assert_int_eq(beats, unawaited ? 0 : 1);
+        stop.stop.is_unawaited = 0; /* another failure has to end the job */
+        hear(&stop);
+        pass(0);
+        ck_assert_int_eq(stops, 1);
+        ck_assert_int_eq(beats, unawaited ? 1 : 2);
+        if (unawaited == 0) member_free(m);
+    }
+}
+END_TEST
+
 START_TEST(an_old_or_future_ack_does_not_extend_the_lease) {
     start(0);
     struct rdzv_message msg = {.type = RDZV_BEAT_ACK};
@@ -840,6 +859,7 @@ int main(void) {
     tcase_add_test(t, a_suspended_node_stops_its_workers_at_once);
     tcase_add_test(t, the_lease_counts_from_the_beat_not_from_its_answer);
     tcase_add_test(t, each_change_of_state_is_one_log_line);
+    tcase_add_test(t, a_stopped_node_beats_at_once_if_the_coordinator_waits_for_it);
     tcase_add_test(t, an_old_or_future_ack_does_not_extend_the_lease);
     tcase_add_test(t, the_coordinators_settings_count);
     tcase_add_test(t, a_lost_coordinator_is_the_end_unless_coordinator_wait_is_set);
