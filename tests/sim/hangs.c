@@ -126,6 +126,7 @@ void hangs_heard(struct sim_node *n, const struct rdzv_hung *m) {
 /* What the nodes that have a seat in the running round do. */
 struct silence {
     const struct host *host;
+    bool as_heard; /* true: what the host has heard of it; false: what the nodes have told */
     struct coordinator_view view;
     uint64_t all, any;
     uint32_t seats, suspended;
@@ -150,11 +151,29 @@ static int compare_rounds(const struct sim_node *n, const struct silence *s) {
     return n->round > round ? 1 : 0;
 }
 
+/* Adds the reasons in the node's last report that has arrived. Before the first one, a node is
+ * silent for all rules. */
+static void add_heard(struct silence *s, const struct sim_node *n, const struct seat_view *seat) {
+    bool runs = seat->state == SEAT_RUNNING;
+    bool is_in = s->host->heard[n->index].inc == (int) seat->pid &&
+                 s->host->heard[n->index].incarnation == s->view.incarnation &&
+                 s->host->heard[n->index].round == s->host->coordinator->round;
+    uint64_t silent =
+        is_in ? s->host->heard[n->index].silent : n->watches & ~RENDEZVOUS_HANG_IDLE;
+    if (n->watches != 0) s->all &= silent | ~n->watches | (runs ? 0 : RENDEZVOUS_HANG_IDLE);
+    if (runs && is_in) s->any |= s->host->heard[n->index].broken;
+}
+
 static void add_seat(void *arg, const struct seat_view *seat) {
     struct silence *s = arg;
     const struct sim_node *n = &s->host->w->nodes[seat->host[1] - '0'];
     bool runs = seat->state == SEAT_RUNNING;
     if (seat->group_rank < 0 || (!runs && seat->state != SEAT_SUCCEEDED)) return;
+    if (s->as_heard) {
+        s->seats++;
+        add_heard(s, n, seat);
+        return;
+    }
     s->seats++;
     s->is_deaf = s->is_deaf || n->is_deaf;
     s->conns = s->conns * 31 + (uintptr_t) n->conn; /* a new one begins the inspection anew */
@@ -173,10 +192,10 @@ static void add_seat(void *arg, const struct seat_view *seat) {
     s->is_disturbed = s->is_disturbed || is_disturbed(s->host, n);
 }
 
-/* Finds out for which reasons the job hangs now, from what the nodes have told last; they may have
- * told it on a connection that is lost. */
-static uint64_t find_reasons(const struct host *h, struct silence *s) {
-    *s = (struct silence){.host = h, .all = UINT64_MAX};
+/* Finds out for which reasons the job hangs now: with as_heard, from the reports that have arrived;
+ * else from what the nodes have told last, even if it is under way or lost with a connection. */
+static uint64_t find_reasons(const struct host *h, struct silence *s, bool as_heard) {
+    *s = (struct silence){.host = h, .as_heard = as_heard, .all = UINT64_MAX};
     jobs_look(h, &s->view);
     coordinator_visit(h->coordinator, add_seat, s);
     /* a node that has ended well and is gone may have written what the rules want */
@@ -184,13 +203,23 @@ static uint64_t find_reasons(const struct host *h, struct silence *s) {
     return s->all & s->any;
 }
 
-/* ---- what the coordinator sends ---- */
+/* ---- what the coordinator gets and sends ---- */
+
+void hangs_got(struct host *h, const struct conn *c, const struct rdzv_quiet *m) {
+    struct coordinator_view v;
+    jobs_look(h, &v);
+    h->heard[c->node].inc = c->node_inc;
+    h->heard[c->node].incarnation = v.incarnation;
+    h->heard[c->node].round = m->round;
+    h->heard[c->node].silent = m->silent;
+    h->heard[c->node].broken = m->broken;
+}
 
 void hangs_ask_sent(struct host *h, const struct rdzv_ask_inspect *m) {
     struct silence s;
     if (m->id == h->inspection) return;
     h->inspection = m->id;
-    h->hung_for = find_reasons(h, &s);
+    h->hung_for = find_reasons(h, &s, true);
     h->w->totals.inspections++;
     story(h->w, "host %d: inspection because of %" PRIu64, h->id, h->hung_for);
 }
@@ -198,7 +227,7 @@ void hangs_ask_sent(struct host *h, const struct rdzv_ask_inspect *m) {
 void hangs_hung_sent(struct host *h, struct conn *c, const struct rdzv_hung *m) {
     struct world *w = h->w;
     struct silence s;
-    (void) find_reasons(h, &s);
+    (void) find_reasons(h, &s, false);
     if ((h->hung_for & m->reasons) == 0) {
         world_violation(w, "host %d declares a hang, but the job did not hang", h->id);
     }
@@ -270,7 +299,7 @@ static uint64_t find_undisturbed(const struct host *h, struct silence *s) {
     const struct sim_node *owner = h->owner >= 0 ? &h->w->nodes[h->owner] : NULL;
     if (!h->up || h->stalled_until != 0 || h->closes || h->coordinator == NULL) return 0;
     if (owner != NULL && (owner->cut[0] || owner->cut[1])) return 0;
-    uint64_t reasons = find_reasons(h, s);
+    uint64_t reasons = find_reasons(h, s, false);
     bool is_calm = s->view.phase == COORDINATOR_RUNNING && !s->view.lacks_majority &&
                    s->suspended == 0 && !s->is_disturbed;
     return is_calm ? reasons : 0;

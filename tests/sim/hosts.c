@@ -207,6 +207,7 @@ static int on_message(void *arg, const struct rdzv_message *m, struct cr_error *
     if (m->type == RDZV_LEAVE) check_node_gone(h, c);
     if (m->type == RDZV_LEAVE) c->pair.has_left = true;
     if (m->type == RDZV_PAIRED) pair_tests_got(h, c, &m->paired);
+    if (m->type == RDZV_QUIET) hangs_got(h, c, &m->quiet);
     if (m->type == RDZV_CHANGE_ANSWER) check_change_answered(h, &m->change_answer);
     jobs_look(h, &before);
     int rc = coordinator_receive(h->coordinator, host_now(h), c->seat, m, err);
@@ -345,6 +346,7 @@ void host_start(struct host *h) {
     h->unsent_count = 0;
     h->failed_record = -1;
     h->hangs_for = h->inspection = 0;
+    memset(h->heard, 0, sizeof(h->heard));
     jobs_begin(h);
     if (!w->heirs) w->leader = (int) (h - w->hosts);
     story(w, "host %d: up", h->id);

@@ -33,6 +33,14 @@
  * after 10 s, and each of at most four tests may wait 5 s for an answer (coordinator/pairs.c). */
 #define PAIR_CALM_TIME (10000 + 4 * (5000 + PAIR_TIME))
 
+/* The additional milliseconds that hangs take: if a node does not answer, an inspection takes 8 s
+ * (coordinator/hang.c), and a hang for each of three reasons may be declared after another one. */
+#define HANG_CALM_TIME (3 * 8000)
+
+static int64_t calm_time(enum schedule_kind kind) {
+    return CALM_TIME + (kind == PAIR_TESTS ? PAIR_CALM_TIME : kind == HANGS ? HANG_CALM_TIME : 0);
+}
+
 #define EVENTS_NOW_MAX 10000 /* the most events that may happen at the same time of the virtual
                               * clock */
 
@@ -365,8 +373,9 @@ static void draw_job(struct world *w) {
     if (w->only_resets && w->wait_ms == 0) w->wait_ms = -1;
     draw_costs(w);
     w->kind = w->first == w ? kind_of(w->seed) : SEVERAL_JOBS;
-    /* tests count as waiting, so join_timeout has to be longer than they take */
-    w->join_ms = w->kind == PAIR_TESTS ? 2 * JOIN_TIME + rnd(w, 10 * JOIN_TIME) : JOIN_TIME;
+    /* Tests count as waiting, so join_timeout has to be longer than they take. Here it is longer
+     * than the schedule, so a job that waits for nothing does not end by it. */
+    w->join_ms = w->kind == PAIR_TESTS ? 100 * JOIN_TIME : JOIN_TIME;
     if (w->kind == STATIC_RANKS) make_ranks_static(w);
     if (w->kind == ONLY_CUTS) make_few_nodes(w);
     if (w->kind == SEVERAL_JOBS) {
@@ -501,7 +510,7 @@ static bool run_schedule(struct world *w, uint64_t seed) {
     run_until(w, CHAOS_TIME);
     for_each(w, let_all_recover);
     run_until(w, CHAOS_TIME + 4000); /* in these 4 s, users start ended launchers again */
-    run_until_rest(w, CHAOS_TIME + 4000 + CALM_TIME + (w->kind == PAIR_TESTS ? PAIR_CALM_TIME : 0));
+    run_until_rest(w, CHAOS_TIME + 4000 + calm_time(w->kind));
     for_each(w, check_end_of_chaos);
     run_until(w, w->now + 500 + STOP_TIME + CLOSE_TIME);
     for_each(w, check_end_of_job);

@@ -290,6 +290,9 @@ struct host {
     int64_t change_until;
 
     /* ---- only for HANGS ---- */
+    /* the last QUIET of each node that has arrived; round 0, like inc 0, also means that there is
+     * none */
+    struct { int inc; uint64_t incarnation, round, silent, broken; } heard[NODES_MAX];
     uint64_t inspection; /* id of the last inspection that was ordered because the job hangs */
     uint64_t hung_for;   /* the reasons for which the job did hang when it was ordered */
     /* HUNG in the present event: the nodes that got the last piece, and those that report it */
@@ -820,6 +823,7 @@ void hangs_inspect(struct sim_node *n, uint64_t id);
 void hangs_inspected(struct sim_node *n, const struct event *e);
 void hangs_heard(struct sim_node *n, const struct rdzv_hung *m);
 /* Check ASK_INSPECT and HUNG when the coordinator sends them, and what it has sent in an event. */
+void hangs_got(struct host *h, const struct conn *c, const struct rdzv_quiet *m);
 void hangs_ask_sent(struct host *h, const struct rdzv_ask_inspect *m);
 void hangs_hung_sent(struct host *h, struct conn *c, const struct rdzv_hung *m);
 void hangs_after_event(struct host *h);
