@@ -252,16 +252,17 @@ static bool can_yield(const struct coordinator *c, const struct coordinator_seat
 /* Most nodes of the round before may wait as spares beside the last round: they were lost and have
  * joined again, or are not fit, or are set aside. Then that round is not settled when it ends. So
  * the waiting nodes are asked to give up their votes, if that settles it. Only in this case: a node
- * that has given up its vote elects no heir if this coordinator is lost in the meantime. */
+ * that has given up its vote elects no heir if this coordinator is lost in the meantime. An heir
+ * that has formed no round yet does the same for the last round of its nodes. */
 void succession_settle_with_spares(struct coordinator *c) {
     struct coordinator_succession *u = &c->succession;
     struct rdzv_message m = {.type = RDZV_SPARE};
     uint32_t yielding = 0;
-    if (u->before.rounds_seen == 0 || !c->has_formed) return;
+    if (u->before.rounds_seen == 0 || !succession_may_decide(c)) return;
     for (uint32_t i = 0; i < c->seat_count; i++) yielding += can_yield(c, c->seats[i]) ? 1 : 0;
     if (!electorate_can_close(&u->before, yielding)) return;
     m.spare.heirs = u->heirs_text;
-    m.spare.yields = c->round + 1;
+    m.spare.yields = c->has_formed ? c->round + 1 : u->now.rounds_seen;
     for (uint32_t i = 0; i < c->seat_count; i++) {
         struct coordinator_seat *s = c->seats[i];
         if (s->asked_to_yield || !can_yield(c, s)) continue;

@@ -593,7 +593,10 @@ static void got_round(struct member *m, const struct rdzv_round *r) {
 static void got_spare(struct member *m, int64_t now_ms, const struct rdzv_spare *spare) {
     if (m->state != MEMBER_JOINING) return;
     m->home = m->at;
-    succession_begin_beside(&m->succession, spare->heirs);
+    /* an heir that has formed no round does not know the heirs of the last round */
+    if (spare->heirs[0] != '\0' || spare->yields == 0) {
+        succession_begin_beside(&m->succession, spare->heirs);
+    }
     if (spare->yields <= m->rounds_seen || spare->yields > RDZV_ROUNDS_SEEN_MAX) return;
     m->yielded_to = spare->yields;
     keep_alive_hasten(&m->keep_alive, now_ms); /* the coordinator waits for the answer */

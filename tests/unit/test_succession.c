@@ -774,6 +774,34 @@ START_TEST(nodes_that_wait_beside_a_round_give_up_their_votes_when_it_ends) {
 }
 END_TEST
 
+/* Round 1 was formed of b and two others, and a and d were in round 0 only. The coordinator and d
+ * are silent, and b is the heir. It hears two of the three nodes of round 1. a could still elect
+ * somebody together with d, so b asks a to give up its vote. */
+START_TEST(an_heir_asks_a_node_of_the_round_before_for_its_vote) {
+    struct peer other = {.rounds = 0};
+    uint64_t earlier = coordinator_id;
+    new_coordinator(true);
+    b.join.rounds_seen = 2, b.join.last_rank = 0, b.join.last_group_size = 3;
+    b.join.before_seen = 1, b.join.before_size = 3, b.join.before_place = 2;
+    b.join.formed_by = b.join.before_by = earlier;
+    other.join = b.join;
+    other.join.last_rank = 1, other.join.before_place = 0;
+    join(&b, 2), join(&other, 4);
+    ck_assert(look().lacks_majority);
+    join(&a, 1);
+    ck_assert(!look().lacks_majority);
+    ck_assert_uint_eq(a.yields, 2);
+    ck_assert_int_eq(a.rounds + b.rounds + other.rounds, 2); /* those of round 0 */
+    a.join.rounds_seen = a.yields;
+    int64_t until = now + 2 * LEASE; /* the third node of round 1 has its time to come back */
+    while (now < until && other.rounds == 0) {
+        beat(&a), beat(&b), beat(&other);
+        pass_to(now + 2500);
+    }
+    ck_assert_int_eq(a.rounds + b.rounds + other.rounds, 5);
+}
+END_TEST
+
 /* The launcher at the endpoint was started again. A majority of round 1 joins its coordinator. But
  * round 1 is not settled: nodes of round 0 may have elected an heir. So the coordinator may not
  * decide, and sends the nodes away. It has formed no round, so it forgets them: new nodes begin
@@ -853,6 +881,7 @@ int main(void) {
     tcase_add_test(t, an_heir_begins_no_run_of_its_own);
     tcase_add_test(t, no_round_forms_before_the_last_one_is_settled);
     tcase_add_test(t, nodes_that_wait_beside_a_round_give_up_their_votes_when_it_ends);
+    tcase_add_test(t, an_heir_asks_a_node_of_the_round_before_for_its_vote);
     tcase_add_test(t, a_new_coordinator_that_formed_no_round_forgets_the_nodes_it_sends_away);
     suite_add_tcase(s, t);
     return run_suite(s);
