@@ -180,7 +180,7 @@ int inspect_fold(struct inspect_row *rows, size_t count, struct inspect_group **
         *group_count = make_groups(items, count, made);
         qsort(made, *group_count, sizeof(*made), by_size);
         place_rows(items, made, *group_count, sorted);
-        memcpy(rows, sorted, count * sizeof(*rows));
+        if (count > 0) memcpy(rows, sorted, count * sizeof(*rows));
         *groups = made;
     } else {
         free(made);
