@@ -297,6 +297,7 @@ int coordinator_receive(struct coordinator *c, int64_t now_ms, struct coordinato
     case RDZV_FAILED: got_failed(c, now_ms, seat, &m->failed); break;
     case RDZV_SUCCEEDED:
         got_succeeded(c, now_ms, seat, &m->succeeded);
+        hang_node_succeeded(c, seat);
         hang_judge(c, now_ms);
         break;
     case RDZV_LEAVE: got_leave(c, now_ms, seat, m->leave.why); break;

@@ -146,6 +146,7 @@ struct coordinator_ranks {
 struct coordinator_hang {
     bool is_open;     /* true: the inspection was ordered, and its result is still to come */
     bool is_told;     /* true: HUNG was sent in this round, and the job has hung since */
+    uint64_t reporter; /* instance of the node that has to report the last hang; 0 = none */
     /* true: the round was ended because the job hung, and no rank differed from the others, so that
      * the failure does not count for a host */
     bool is_unblamed;
@@ -494,6 +495,9 @@ void hang_got_row(struct coordinator *c, struct coordinator_seat *s, const struc
 void hang_got_inspected(struct coordinator *c, struct coordinator_seat *s, uint64_t id);
 /* Checks whether the job hangs. Call this when the state of a node of the round has changed. */
 void hang_judge(struct coordinator *c, int64_t now_ms);
+/* Call this when the workers of a node have ended well. If the node had to report the hang, it will
+ * not do so: HUNG has come too late. So the next hang_judge() may order another inspection. */
+void hang_node_succeeded(struct coordinator *c, const struct coordinator_seat *s);
 /* Call this when a connection of a node of the round is lost, or was replaced by a new one, or when
  * the round is another coordinator's. ASK_INSPECT and HUNG may be lost with the connection, so the
  * inspection is dropped, and the next hang_judge() may order another one. */

@@ -263,6 +263,7 @@ static void finish(struct coordinator *c) {
             .pid = h->count > 0 && h->rows[0].pid > 0 ? (uint64_t) h->rows[0].pid : 0};
         send_hung(c, &m, lines.data != NULL ? lines.data : "", reporter);
         h->is_told = true;
+        h->reporter = reporter->instance;
         h->is_unblamed = !has_odd;
     }
     cr_buffer_done(&line);
@@ -292,6 +293,10 @@ void hang_judge(struct coordinator *c, int64_t now_ms) {
         drop_rows(h);
         begin_inspection(c, reasons, now_ms);
     }
+}
+
+void hang_node_succeeded(struct coordinator *c, const struct coordinator_seat *s) {
+    if (c->hang.is_told && c->hang.reporter == s->instance) c->hang.is_told = false;
 }
 
 void hang_connection_lost(struct coordinator *c) {

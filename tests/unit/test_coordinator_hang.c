@@ -378,6 +378,19 @@ START_TEST(a_hang_is_reported_by_a_node_that_watches_for_it) {
 }
 END_TEST
 
+/* Its workers have ended while HUNG was on its way, so it ignores HUNG. */
+START_TEST(a_hang_is_declared_again_if_the_node_that_has_to_report_it_ends_well) {
+    begin_all(IDLE);
+    for (int i = 0; i < NODES; i++) quiet(i, IDLE, IDLE, 5000);
+    for (int i = 0; i < NODES; i++) answer(i, i == 2 ? "b < main" : "a < main");
+    ck_assert_int_eq(peers[2].decides, 1);
+    say(2, RDZV_SUCCEEDED);
+    answer(0, "a < main");
+    answer(1, "a < main");
+    ck_assert_int_eq(peers[0].decides + peers[1].decides, 1);
+}
+END_TEST
+
 /* The node that has to report the hang has gone on for its reason, but the others hang for another
  * one, too. */
 START_TEST(a_hang_is_declared_again_for_a_reason_that_is_left) {
@@ -496,6 +509,7 @@ int main(void) {
     tcase_add_test(t, a_hang_is_declared_again_on_a_new_connection);
     tcase_add_test(t, no_hang_is_declared_while_a_node_has_no_connection);
     tcase_add_test(t, a_hang_is_declared_when_a_node_that_has_ended_well_is_gone);
+    tcase_add_test(t, a_hang_is_declared_again_if_the_node_that_has_to_report_it_ends_well);
     tcase_add_test(t, a_hang_for_another_reason_is_inspected_anew);
     tcase_add_test(t, a_hang_is_reported_by_a_node_that_watches_for_it);
     tcase_add_test(t, a_hang_is_declared_again_for_a_reason_that_is_left);
