@@ -272,7 +272,7 @@ static void finish(struct coordinator *c) {
 }
 
 void hang_got_inspected(struct coordinator *c, struct coordinator_seat *s, uint64_t id) {
-    if (!c->hang.is_open || id != c->hang.id) return;
+    if (!c->hang.is_open || id != c->hang.id || c->phase != COORDINATOR_RUNNING) return;
     s->owed_rows = 0;
     if (count_debtors(c) == 0) finish(c);
 }
