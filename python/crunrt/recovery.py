@@ -281,8 +281,9 @@ class Recovery:
         self._regroup()
 
     def _survivors(self) -> int:
-        """Returns the number of ranks that have met before and are kept in this round. If an agent
-        does not count them, it is not more than this number: one rank has died, or none."""
+        """Returns how many ranks of the last meeting are kept in this round. If it is unknown,
+        because an agent of an older build does not count its ranks, assumes that one rank has died;
+        or none, if the last round was ended by an announced change."""
         most = self._before - (0 if self._was_changed else 1)
         kept = self.runtime.kept_ranks
         return most if kept < 0 else min(kept, self._before)

@@ -580,7 +580,9 @@ const char *seat_unfit(const struct coordinator_seat *s);
  * `why` is "". The seat becomes UNFIT or JOINED. */
 void seat_set_unfit(struct coordinator *c, struct coordinator_seat *s, const char *why,
                     int64_t now_ms);
-/* Returns whether the node waits for a round and has no workers, or did so when it sent LEAVE. */
+/* Returns whether the node waits for a round and has no workers: it is JOINED, ASIDE or UNFIT. */
+bool seat_awaits_round(const struct coordinator_seat *s);
+/* Returns whether seat_awaits_round() is true, or was true when the node sent LEAVE. */
 bool seat_waits(const struct coordinator_seat *s);
 /* Returns the number of nodes that are stopping their workers. */
 uint32_t seats_stopping(const struct coordinator *c);

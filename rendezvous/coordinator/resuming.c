@@ -315,9 +315,7 @@ static struct coordinator_seat *resume_seat(struct coordinator *c, int64_t now_m
     rdzv_join_of_resume(r, &j);
     take_seat_back(c, now_ms, s, peer, &j);
     /* the node sends JOIN next */
-    if (s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT) {
-        seat_enter(c, s, SEAT_STOPPING, now_ms);
-    }
+    if (seat_awaits_round(s)) seat_enter(c, s, SEAT_STOPPING, now_ms);
     bool was_running = s->state == SEAT_RUNNING || s->state == SEAT_SUCCEEDED;
     hear_part(c, now_ms, s, r);
     if (c->phase == COORDINATOR_ENDED) return s;

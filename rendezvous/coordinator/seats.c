@@ -38,10 +38,11 @@ uint32_t seats_stopping(const struct coordinator *c) {
     return c->in_state[SEAT_STOPPING] + c->in_state[SEAT_LEAVING] - c->left_idle;
 }
 
-bool seat_waits(const struct coordinator_seat *s) {
-    return s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT ||
-           s->left_idle;
+bool seat_awaits_round(const struct coordinator_seat *s) {
+    return s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT;
 }
+
+bool seat_waits(const struct coordinator_seat *s) { return seat_awaits_round(s) || s->left_idle; }
 
 void seat_send(struct coordinator *c, const struct coordinator_seat *s,
                const struct rdzv_message *m) {

@@ -232,8 +232,7 @@ void succession_round_formed(struct coordinator *c) {
 
 void succession_tell_spare(struct coordinator *c, const struct coordinator_seat *s) {
     struct rdzv_message m = {.type = RDZV_SPARE};
-    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT;
-    if (c->phase != COORDINATOR_RUNNING || !waits || c->is_rebuilt) return;
+    if (c->phase != COORDINATOR_RUNNING || !seat_awaits_round(s) || c->is_rebuilt) return;
     if (!c->succession.allows_heirs) return;
     m.spare.heirs = c->succession.heirs_text;
     seat_send(c, s, &m);
@@ -245,8 +244,8 @@ void succession_tell_spare(struct coordinator *c, const struct coordinator_seat 
  * A node that is in no round and waits takes no part in the last round, so it never shows by itself
  * that it knows of that round. */
 static bool can_yield(const struct coordinator *c, const struct coordinator_seat *s) {
-    bool waits = s->state == SEAT_JOINED || s->state == SEAT_ASIDE || s->state == SEAT_UNFIT;
-    return waits && s->peer != NULL && electorate_is_open(&c->succession.before, s->ballot_before);
+    if (!seat_awaits_round(s) || s->peer == NULL) return false;
+    return electorate_is_open(&c->succession.before, s->ballot_before);
 }
 
 /* Most nodes of the round before may wait as spares beside the last round: they were lost and have

@@ -66,7 +66,8 @@ bool electorate_may_decide(struct electorate *e, int64_t now_ms);
 int64_t electorate_until(const struct electorate *e, int64_t now_ms);
 /* Returns whether so many ballots are void or held for ever that no other coordinator can win. */
 bool electorate_is_closed(const struct electorate *e);
-/* Returns whether it will be closed when `yielding` more ballots are held for ever. */
+/* Returns whether the electorate will be closed (electorate_is_closed()) once `yielding` more of
+ * its ballots are held for ever. */
 bool electorate_can_close(const struct electorate *e, uint32_t yielding);
 /* Returns whether the ballot of `rank` is neither void nor held for ever; false if the electorate
  * has no such rank. */

@@ -440,7 +440,7 @@ struct round_record {
     int64_t failed_at; /* time of the first failure of a worker; CR_FOREVER if none has failed */
     bool is_final; /* true if a node has reported a failure that ends the job */
     bool failed_by_itself; /* true if a worker failed for another reason than the end of a node */
-    /* from when until when all workers wait for each other; only for HANGS */
+    /* the times between which all workers wait for each other; only for HANGS */
     int64_t hangs_at, hangs_until;
     unsigned symptoms_of;            /* a bit for each node whose end made a worker of another node
                                       * fail */

@@ -508,7 +508,8 @@ static int try_start_above_the_limit(struct place *p, struct cr_error *err) {
     return rc;
 }
 
-/* The error of a start that has nothing to do with the cgroup does not cost the cgroup. */
+/* A start may fail for a reason that has nothing to do with the cgroup. Then the nursery keeps its
+ * cgroup. */
 START_TEST(test_the_limit_of_processes_does_not_cost_the_cgroup) {
     struct place p;
     struct cr_error err = {0};
